@@ -1,0 +1,98 @@
+"""Which module may load which: the contract on `sys.modules`, each time in a fresh process."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trl_ext
+import trl_ext.ppo
+
+ROOT = Path(trl_ext.__file__).resolve().parent.parent
+HEAVY = {"accelerate", "bitsandbytes", "datasets", "numpy", "peft", "torch", "transformers", "trl"}
+
+IMPORT_ALL = """
+import importlib, pkgutil
+package = importlib.import_module({package!r})
+for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    importlib.import_module(module.name)
+"""
+
+
+def _loaded_modules(code: str) -> set[str]:
+    """Names of the modules that `code` loads on top of a bare interpreter."""
+    script = f"import sys, json; before = set(sys.modules)\n{code}\nprint(json.dumps([*(set(sys.modules) - before)]))"
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert result.returncode == 0, result.stderr
+    return set(json.loads(result.stdout.splitlines()[-1]))
+
+
+def _loaded(code: str) -> set[str]:
+    """The same, top-level names only."""
+    return {name.split(".")[0] for name in _loaded_modules(code)}
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["trl_ext", "trl_ext.cli", "trl_ext.errors", "trl_ext.ppo", "trl_ext.smol", "trl_ext.testing", "trl_ext.versions"],
+)
+def test_import_of_light_module_loads_nothing_heavy(module):
+    assert not _loaded(f"import {module}") & HEAVY
+
+
+def test_dir_and_unknown_name_load_nothing_heavy():
+    assert not _loaded("import trl_ext; dir(trl_ext); hasattr(trl_ext, 'nothing')") & HEAVY
+
+
+@pytest.mark.parametrize("name", ["masking", "advantages", "kl", "losses", "diagnostics"])
+def test_pure_module_loads_torch_and_no_library_on_top_of_it(name):
+    assert not _loaded(f"import trl_ext.{name}") & (HEAVY - {"torch", "numpy"})
+
+
+def test_reward_funcs_modules_load_only_the_standard_library():
+    loaded = _loaded(IMPORT_ALL.format(package="reward_funcs"))
+    assert loaded - set(sys.stdlib_module_names) == {"reward_funcs"}
+
+
+def test_datasets_builders_modules_never_load_trl_ext():
+    assert "trl_ext" not in _loaded(IMPORT_ALL.format(package="datasets_builders"))
+
+
+def test_ppo_config_alone_loads_no_trainer_of_ours():
+    assert "trl_ext.ppo.trainer" not in _loaded_modules("from trl_ext import PPOConfig")
+
+
+def _declared(package) -> dict[str, str]:
+    """Names that the `TYPE_CHECKING` block of a package imports, with their modules."""
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    return {alias.asname: f"{node.module}" for node in block.body for alias in node.names}
+
+
+@pytest.mark.parametrize("package", [trl_ext, trl_ext.ppo], ids=lambda package: package.__name__)
+def test_lazy_names_are_those_that_the_type_checker_sees(package):
+    declared = _declared(package)
+    for name, module in declared.items():
+        value = getattr(package, name)
+        assert value is getattr(sys.modules[module], name)
+    submodules = {module.rpartition(".")[2] for module in declared.values()}
+    offered = {name for name in package.__dir__() if not name.startswith("_")}
+    assert set(declared) <= offered
+    assert submodules <= offered
+
+
+def test_submodule_named_like_a_concept_stays_a_submodule():
+    assert trl_ext.kl.__name__ == "trl_ext.kl"
+    assert trl_ext.kl.kl_estimate is trl_ext.kl_estimate
+
+
+def test_unknown_name_gets_did_you_mean():
+    with pytest.raises(AttributeError, match=r"module 'trl_ext' has no attribute 'gea'; did you mean 'gae'\?"):
+        _ = trl_ext.gea
+    with pytest.raises(ImportError):
+        from trl_ext import nothing  # noqa: F401

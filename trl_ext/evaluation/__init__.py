@@ -1,0 +1,1 @@
+"""Evaluation and plots of a run."""

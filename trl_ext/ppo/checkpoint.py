@@ -1,0 +1,245 @@
+"""Checkpoints that are whole or absent: written to a staging folder, then renamed. The critic, and the run's state."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
+from trl import GRPOTrainer
+
+from trl_ext.errors import UserError
+from trl_ext.ppo.critic import VALUE_ADAPTER, Critic
+
+CRITIC_FOLDER = "critic"
+WEIGHTS_FILE = "critic.safetensors"
+CONFIG_FILE = "critic_config.json"
+FORMAT_VERSION = 1
+
+
+@contextlib.contextmanager
+def replaced_files(folder: str | Path, is_main: bool = True) -> Iterator[Path]:
+    """A staging folder inside `folder`, whose files are renamed into `folder` once the block has ended well."""
+    folder = Path(folder)
+    staging = folder / ".partial"
+    if is_main:
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+    yield staging
+    if not is_main:
+        return
+    for path in sorted(p for p in staging.rglob("*") if p.is_file()):
+        target = folder / path.relative_to(staging)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(path, target)
+    shutil.rmtree(staging)
+
+
+def replace_folder(staging: Path, target: Path) -> None:
+    """Rename `staging` to `target`; a folder already there is set aside first and removed afterwards."""
+    aside = target.with_name(f".old-{target.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    if target.exists():
+        os.replace(target, aside)
+    os.replace(staging, target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def save_critic(critic: Critic, folder: str | Path) -> None:
+    """Write `folder/critic/`: weights in float32 or their own dtype, and what they belong to."""
+    target = Path(folder) / CRITIC_FOLDER
+    target.mkdir(parents=True, exist_ok=True)
+    weights = {name: p.detach().cpu().contiguous() for name, p in critic.parameters().items()}
+    save_file(weights, target / WEIGHTS_FILE)
+    config = {
+        "format_version": FORMAT_VERSION,
+        "critic": critic.mode,
+        "hidden_size": critic.head.linear.in_features,
+        "head_normalizes": critic.head.normalize,
+    }
+    (target / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def check_critic(critic: Critic, folder: str | Path) -> None:
+    """Refuse a checkpoint without a critic, or with another kind of critic."""
+    path = Path(folder) / CRITIC_FOLDER / CONFIG_FILE
+    if not path.is_file():
+        raise UserError(
+            f"The checkpoint {folder} holds no critic, so PPOTrainer did not write it; to start PPO from its policy, "
+            "pass that policy as the model instead of resuming."
+        )
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    if saved["critic"] != critic.mode:
+        raise UserError(
+            f"The checkpoint {folder} was written with critic='{saved['critic']}' and this run has "
+            f"critic='{critic.mode}'; resume with critic='{saved['critic']}'."
+        )
+
+
+def load_critic(critic: Critic, folder: str | Path) -> None:
+    """Load the weights that `save_critic` wrote.
+
+    Raises:
+        ValueError: If names or shapes differ from this run's critic.
+    """
+    weights = load_file(Path(folder) / CRITIC_FOLDER / WEIGHTS_FILE)
+    parameters = critic.parameters()
+    for name in sorted(set(weights) ^ set(parameters)):
+        raise UserError(
+            f"The critic in {folder} and this run's critic differ at '{name}'; resume with the same peft_config or "
+            "value_model."
+        )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if weights[name].shape != parameter.shape:
+                raise UserError(
+                    f"The critic's '{name}' has shape {tuple(weights[name].shape)} in {folder} and "
+                    f"{tuple(parameter.shape)} here; resume with the same peft_config or value_model."
+                )
+            parameter.copy_(weights[name])
+
+
+def save_state(state: dict[str, Any], folder: str | Path, rank: int) -> None:
+    """Write one process's run state (step, buffers, controllers) beside the critic."""
+    target = Path(folder) / CRITIC_FOLDER
+    target.mkdir(parents=True, exist_ok=True)
+    torch.save(state, target / f"state_{rank}.pt")
+
+
+def load_state(folder: str | Path, rank: int, device: torch.device) -> dict[str, Any] | None:
+    """The run state of this process; None where the checkpoint was written by fewer processes."""
+    path = Path(folder) / CRITIC_FOLDER / f"state_{rank}.pt"
+    if not path.is_file():
+        return None
+    state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    return state
+
+
+class CheckpointMixin(GRPOTrainer):
+    """Save, resume and reload for a trainer with a `critic`.
+
+    The policy's folder holds the policy alone, as plain PEFT or transformers weights. Checkpoints add `critic/`: the
+    critic's weights and, for each process, the run's state.
+    """
+
+    _staging: Path | None = None
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return super()._get_output_dir(trial) if self._staging is None else str(self._staging)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        run_dir = Path(super()._get_output_dir(trial))
+        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        self._staging = run_dir / f".partial-{name}"
+        if self.args.should_save:
+            shutil.rmtree(self._staging, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        push, self.args.push_to_hub = self.args.push_to_hub, False  # not before the folder has its name
+        try:
+            super()._save_checkpoint(model, trial)
+            self._save_critic_and_state(self._staging / name)
+        finally:
+            staging, self._staging, self.args.push_to_hub = self._staging, None, push
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            self._publish(staging, run_dir, name)
+        self.accelerator.wait_for_everyone()
+        if push:
+            self._push_from_checkpoint(str(run_dir / name))
+
+    def _save_critic_and_state(self, folder: Path) -> None:
+        if self.args.should_save:
+            save_critic(self.critic, folder)
+        if not self.args.save_only_model:
+            self.accelerator.wait_for_everyone()
+            save_state(self._run_state(), folder, self.accelerator.process_index)
+
+    def _publish(self, staging: Path, run_dir: Path, name: str) -> None:
+        best = self.state.best_model_checkpoint
+        if best is not None and Path(best).is_relative_to(staging):
+            self.state.best_model_checkpoint = str(run_dir / Path(best).name)
+            self.state.save_to_json(str(staging / name / TRAINER_STATE_NAME))
+        replace_folder(staging / name, run_dir / name)
+        shutil.rmtree(staging, ignore_errors=True)
+        rotate_checkpoints(
+            output_dir=str(run_dir),
+            save_total_limit=self.args.save_total_limit,
+            best_model_checkpoint=self.state.best_model_checkpoint,
+            use_mtime=True,
+        )
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        output_dir = output_dir if output_dir is not None else self.args.output_dir
+        in_checkpoint = self._staging is not None
+        with self._without_critic(keep_reference=in_checkpoint):
+            if in_checkpoint:
+                super()._save(output_dir, state_dict)
+                return
+            with replaced_files(output_dir, self.args.should_save) as staging:
+                super()._save(str(staging), state_dict)
+                if self.args.save_critic and self.args.should_save:
+                    save_critic(self.critic, staging)
+
+    @contextlib.contextmanager
+    def _without_critic(self, keep_reference: bool) -> Iterator[None]:
+        """PEFT saves every adapter of a model; leave the critic's out, and the reference's but for a resume."""
+        model = self.accelerator.unwrap_model(self.model)
+        if not hasattr(model, "peft_config"):
+            yield
+            return
+        left_out = {VALUE_ADAPTER} if keep_reference else {VALUE_ADAPTER, "ref"}
+        adapters = [name for name in model.peft_config if name not in left_out]
+        save = model.save_pretrained
+        model.save_pretrained = partial(save, selected_adapters=adapters)
+        try:
+            yield
+        finally:
+            del model.save_pretrained
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        check_critic(self.critic, resume_from_checkpoint)
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        load_critic(self.critic, resume_from_checkpoint)
+        self.critic.enable_gradients()
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            state = load_state(checkpoint, self.accelerator.process_index, self.accelerator.device)
+            if state is not None:
+                self._restore_run_state(state)
+
+    def _run_state(self) -> dict[str, Any]:
+        """What a resumed run needs beside weights and optimizer."""
+        between = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
+        return {
+            "num_processes": self.accelerator.num_processes,
+            "step": self._step,
+            "buffered_inputs": None if between else self._buffered_inputs,
+            "rollouts": None if between else self._rollouts,
+            "updates_stopped": self._updates_stopped and not between,
+            "kl_controller": self.kl_controller.state_dict(),
+            "reward_scale": self.reward_scale.state_dict(),
+        }
+
+    def _restore_run_state(self, state: dict[str, Any]) -> None:
+        if state["num_processes"] != self.accelerator.num_processes:
+            raise UserError(
+                f"The checkpoint was written by {state['num_processes']} processes and this run has "
+                f"{self.accelerator.num_processes}; resume with the same number."
+            )
+        self._step = state["step"]
+        self._buffered_inputs = state["buffered_inputs"]
+        self._rollouts = state["rollouts"]
+        self._updates_stopped = state["updates_stopped"]
+        self.kl_controller.load_state_dict(state["kl_controller"])
+        self.reward_scale.load_state_dict(state["reward_scale"])

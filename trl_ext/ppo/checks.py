@@ -1,0 +1,196 @@
+"""Input checks of PPOTrainer: each gives one sentence that says what to change, before hours are spent."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from accelerate.utils import is_peft_model
+from torch import nn
+
+from trl_ext.errors import UserError
+from trl_ext.ppo.critic import VALUE_ADAPTER
+
+logger = logging.getLogger(__name__)
+
+# What TRL passes to every reward function, beside the columns of the data set.
+_REWARD_ARGUMENTS = frozenset(
+    {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", "environments", "self"}
+)
+
+
+def check_adapters(model: Any, args: Any) -> None:
+    """A PeftModel must have something to train, and leave the names that TRL and the critic use."""
+    if isinstance(model, str) or not is_peft_model(model):
+        return
+    for name in ("ref", VALUE_ADAPTER):
+        if name in model.peft_config:
+            raise UserError(
+                f"The model has an adapter named '{name}', the name PPO gives to its own "
+                f"{'reference' if name == 'ref' else 'critic'}; rename it, e.g. load it with "
+                f"PeftModel.from_pretrained(base, path, adapter_name='default')."
+            )
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise UserError(
+            "The PeftModel has nothing to train: it was loaded for inference; load it with "
+            "PeftModel.from_pretrained(base, path, is_trainable=True)."
+        )
+    if args.beta != 0.0 and "default" not in model.peft_config:
+        raise UserError(
+            f"The policy's adapter is named {model.active_adapter!r}; TRL copies the one named 'default' as the "
+            "reference, so load it under that name, or set kl_coef=0."
+        )
+
+
+def check_distribution(accelerator: Any) -> None:
+    """One process or DDP."""
+    kind = str(accelerator.distributed_type).rpartition(".")[2]
+    if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        raise UserError(f"PPOTrainer runs on one process or under DDP, not under {kind}; change the launch config.")
+
+
+def check_quantization(model: Any, device: torch.device) -> None:
+    """4-bit weights that compute in float32 on a GPU are several times slower, and nothing says so."""
+    config = getattr(model.config, "quantization_config", None)
+    if not getattr(config, "load_in_4bit", False) or config.bnb_4bit_compute_dtype != torch.float32:
+        return
+    if device.type == "cuda":
+        raise UserError(
+            "The 4-bit model computes in float32 on CUDA, which is slow; load it with "
+            "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', "
+            "bnb_4bit_compute_dtype=torch.bfloat16), or pass --dtype bfloat16."
+        )
+    logger.info("4-bit model on the CPU: computing in float32, which is the fast choice there.")
+
+
+def check_dropout(model: nn.Module, disable_dropout: bool) -> None:
+    """Active dropout makes the first ratio differ from 1."""
+    if disable_dropout:
+        return
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Dropout) and module.p > 0:
+            raise UserError(
+                f"Dropout is on (p={module.p} in {name}), so old and new log-probabilities differ before any update; "
+                "set disable_dropout=True or lora_dropout=0.0."
+            )
+
+
+def check_full_kl(model: nn.Module, kl_estimator: str) -> None:
+    """The full divergence needs plain logits."""
+    config = model.config.get_text_config()
+    scaling = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
+    used = [name for name in scaling if getattr(config, name, None) not in (None, 1.0)]
+    if kl_estimator == "full" and used:
+        raise UserError(
+            f"kl_estimator='full' does not support a model that caps or scales its logits ({used[0]}); use 'k3'."
+        )
+
+
+def check_columns(dataset: Any, reward_funcs: Sequence[Any], names: Sequence[str], open_ended: bool) -> None:
+    """The data set has a prompt, and every column that a reward function requires.
+
+    Args:
+        open_ended (`bool`): A rollout function or an environment adds columns that are not known here.
+    """
+    columns = getattr(dataset, "column_names", None)
+    if columns is None or open_ended:
+        return
+    if "prompt" not in columns:
+        raise UserError(f"The data set needs a column 'prompt'; it has {sorted(columns)}. Rename one.")
+    for function, name in zip(reward_funcs, names, strict=True):
+        for missing in sorted(_required_columns(function) - set(columns)):
+            raise UserError(
+                f"The reward function '{name}' needs a column '{missing}'; the data set has {sorted(columns)}. Add or "
+                "rename the column."
+            )
+
+
+def _required_columns(function: Any) -> set[str]:
+    if isinstance(function, nn.Module) or not callable(function):
+        return set()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return set()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    required = {p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind in named}
+    return required - _REWARD_ARGUMENTS
+
+
+def check_prompt_lengths(prompt_ids: Sequence[Sequence[int]], max_completion_length: int, model: Any) -> None:
+    """Prompt and completion fit into the model's context."""
+    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    longest = max((len(ids) for ids in prompt_ids), default=0)
+    if context and longest + max_completion_length > context:
+        raise UserError(
+            f"A prompt of {longest} tokens and max_completion_length={max_completion_length} exceed the model's "
+            f"context of {context} tokens; drop long prompts or lower max_completion_length."
+        )
+
+
+class CheckedReward:
+    """A reward function whose result is checked: a list, one number or None for each completion, no NaN.
+
+    TRL turns NaN into "not applicable" silently, so a bug in a reward would look like a completion without a score.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.function = function
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[float | None]:
+        return _checked(self.function(*args, **kwargs), self.__name__, len(kwargs["completions"]))
+
+
+class CheckedAsyncReward(CheckedReward):
+    """The same for a coroutine function."""
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> list[float | None]:  # type: ignore[override]
+        return _checked(await self.function(*args, **kwargs), self.__name__, len(kwargs["completions"]))
+
+
+def _checked(rewards: Any, name: str, expected: int) -> list[float | None]:
+    rewards = rewards.tolist() if hasattr(rewards, "tolist") else rewards
+    if not isinstance(rewards, list | tuple):
+        raise UserError(
+            f"The reward function '{name}' returned {type(rewards).__name__}; return a list with one number or None "
+            "for each completion."
+        )
+    if len(rewards) != expected:
+        raise UserError(
+            f"The reward function '{name}' returned {len(rewards)} rewards for {expected} completions; return exactly "
+            "one for each."
+        )
+    for index, reward in enumerate(rewards):
+        number = reward is None or (isinstance(reward, numbers.Real) and math.isfinite(reward))
+        if not number:
+            raise UserError(
+                f"The reward function '{name}' returned {reward!r} for completion {index}; return a finite number, or "
+                "None where the completion cannot be judged."
+            )
+    return list(rewards)
+
+
+def check_scores(rewards_per_func: torch.Tensor, names: Sequence[str]) -> None:
+    """At least one completion has a score, and reward models gave finite ones."""
+    for index in torch.isinf(rewards_per_func).any(dim=0).nonzero().flatten().tolist():
+        raise UserError(f"The reward '{names[index]}' is infinite for a completion; make it return finite numbers.")
+    if torch.isnan(rewards_per_func).all():
+        raise UserError(
+            f"No completion of this batch has a score: every reward ({', '.join(names)}) returned None or NaN for all "
+            f"{rewards_per_func.size(0)} completions; check the gold column and that the judge or sandbox is up."
+        )
+
+
+def check_values(values: torch.Tensor, learning_rate: float) -> None:
+    """The critic has not diverged."""
+    if not torch.isfinite(values).all():
+        raise UserError(
+            f"The critic's values are not finite: it has diverged. Lower critic_learning_rate (now {learning_rate}) "
+            "or vf_coef, and resume from the last checkpoint."
+        )

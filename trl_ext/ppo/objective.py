@@ -1,0 +1,253 @@
+"""The loss of one micro-batch: TRL's policy loss, and KL, entropy and value terms, each logged on its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
+
+from trl_ext.kl import kl_estimate
+from trl_ext.losses import value_loss
+from trl_ext.ppo.critic import SharedCritic
+from trl_ext.ppo.rollouts import RolloutStage, loss_mask
+
+_PER_TOKEN_LOSSES = ("cispo", "dapo", "vespo")  # TRL divides these by the tokens of the whole generation batch
+
+
+class ObjectiveStage(RolloutStage):
+    """From a generation batch to the scalar that is differentiated."""
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        if not self.model.training:
+            return super()._prepare_inputs(generation_batch)
+        before = self._buffered_inputs
+        if self._starts_another_epoch():
+            self._reshuffle()
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is not before:
+            self._count_window_tokens()
+            inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
+        return inputs
+
+    def _starts_another_epoch(self) -> bool:
+        steps = self.args.steps_per_generation
+        new_rollouts = self._step % (steps * self.num_iterations) == 0 or self._buffered_inputs is None
+        one_mini_batch = steps <= self.args.gradient_accumulation_steps  # the order of one sum does not matter
+        return self._step % steps == 0 and not new_rollouts and not one_mini_batch and self._rollouts is not None
+
+    def _reshuffle(self) -> None:
+        """Draw new minibatches from the same rollouts. Image tensors are not indexed by row and keep theirs."""
+        assert self._rollouts is not None
+        if "pixel_values" not in self._rollouts:
+            shuffled = shuffle_sequence_dict(self._rollouts)
+            self._buffered_inputs = split_tensor_dict(shuffled, self.args.steps_per_generation)
+
+    def _count_window_tokens(self) -> None:
+        """Give every micro-batch the trainable tokens of its optimizer step, a process: the exact denominator."""
+        steps, window = self.args.steps_per_generation, self.args.gradient_accumulation_steps
+        counts = torch.stack([loss_mask(batch).sum() for batch in self._buffered_inputs]).float()
+        counts = self.accelerator.reduce(counts, reduction="sum") / self.accelerator.num_processes
+        for index, batch in enumerate(self._buffered_inputs):
+            if steps % window == 0:
+                first = index - index % window
+                batch["window_tokens"] = counts[first : first + window].sum().clamp(min=1.0)
+            else:  # a step spans several generation batches, of which the later ones are not known yet
+                batch["window_tokens"] = (counts.sum() * window / steps).clamp(min=1.0)
+
+    def _token_weights(self, inputs: dict[str, Any], mask: torch.Tensor) -> torch.Tensor:
+        """(B, T) weights with which a per-token term enters the loss; TRL's normalisation of `loss_type`."""
+        training = self.model.training
+        share = 1.0 / self.current_gradient_accumulation_steps if training else 1.0
+        mask = mask.float()
+        if self.loss_type in ("grpo", "sapo"):
+            return mask / mask.sum(-1, keepdim=True).clamp(min=1.0) / mask.size(0) * share
+        if self.loss_type == "bnpo":
+            return mask / mask.sum().clamp(min=1.0) * share
+        if self.loss_type == "dr_grpo":
+            return mask / (mask.size(0) * self.max_completion_length) * share
+        if self.loss_type == "luspo":
+            return mask / mask.size(0) * share
+        assert self.loss_type in _PER_TOKEN_LOSSES, self.loss_type
+        tokens = inputs["num_items_in_batch"].clamp(min=1.0) / self.accelerator.num_processes
+        if training:
+            tokens = tokens * self.current_gradient_accumulation_steps / self.args.steps_per_generation
+        return mask / tokens
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        mode = "train" if self.model.training else "eval"
+        mask = loss_mask(inputs)
+        weights = self._token_weights(inputs, mask)
+        self.critic.enable_gradients()
+        value = self._separate_value_pass(inputs, weights, mode) if self.critic.separate else None
+        needs_hidden = not self.critic.separate or self._kl_in_loss("full")
+        entropy_coef = self._applied_entropy_coef()
+        with self._record("hidden" if needs_hidden else None), self._without_stock_kl():
+            loss = super()._compute_loss(model, inputs)
+            hidden = self._hidden[0] if self._hidden else None
+        assert self._pass is not None
+        per_token_logps, entropies, aux_loss = self._pass
+        self._pass = None
+        terms = {"entropy": self._entropy_term(entropies, inputs, mask, entropy_coef)}
+        loss = loss + self._entropy_correction(entropies, inputs, mask, entropy_coef)
+        policy = loss.detach() - terms["entropy"].detach()
+        if aux_loss is not None:
+            share = self.current_gradient_accumulation_steps if mode == "train" else 1.0
+            terms["router"] = self.router_aux_loss_coef * aux_loss.detach() / share
+            policy = policy - terms["router"]
+        self._add_reference_kl(per_token_logps, inputs, mask, mode)
+        if self.args.kl_placement == "loss" and self.args.beta != 0.0:
+            terms["kl"] = self._kl_term(per_token_logps, hidden, inputs, mask, weights)
+            loss = loss + terms["kl"]
+        if not self.critic.separate:
+            value = self._shared_value_term(hidden, inputs, weights, mode)
+            loss = loss + value
+        assert value is not None
+        self._account(per_token_logps, entropies, inputs, mask, mode, {"policy": policy, **terms, "value": value})
+        return loss if not self.critic.separate else loss + value.detach()
+
+    @contextlib.contextmanager
+    def _without_stock_kl(self) -> Iterator[None]:
+        beta, self.beta = self.beta, 0.0
+        try:
+            yield
+        finally:
+            self.beta = beta
+
+    def _applied_entropy_coef(self) -> float:
+        """The coefficient TRL is about to use; its adaptive controller moves it inside the call."""
+        if not self._entropy_bonus_enabled:
+            return 0.0
+        if self.use_adaptive_entropy and self._last_world_entropy > self.args.entropy_target:
+            return 0.0
+        return float(self.entropy_coef)
+
+    def _entropy_weights(self, inputs: dict[str, Any], mask: torch.Tensor) -> torch.Tensor:
+        """A mean over the tokens of the whole optimizer step."""
+        return mask.float() / inputs.get("window_tokens", mask.sum().clamp(min=1.0))
+
+    def _entropy_term(
+        self, entropies: torch.Tensor, inputs: dict[str, Any], mask: torch.Tensor, coef: float
+    ) -> torch.Tensor:
+        if coef == 0.0:
+            return entropies.new_zeros(())
+        if self.top_entropy_quantile < 1.0:
+            return -coef * self._stock_entropy(entropies, mask)
+        return -coef * (entropies * self._entropy_weights(inputs, mask)).sum()
+
+    def _entropy_correction(
+        self, entropies: torch.Tensor, inputs: dict[str, Any], mask: torch.Tensor, coef: float
+    ) -> torch.Tensor | float:
+        """TRL's bonus is a mean of each micro-batch; replace it by the mean of the step. Its controller stays."""
+        if coef == 0.0 or self.top_entropy_quantile < 1.0:
+            return 0.0
+        return coef * self._stock_entropy(entropies, mask) + self._entropy_term(entropies, inputs, mask, coef)
+
+    def _stock_entropy(self, entropies: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        if self.top_entropy_quantile < 1.0:
+            mask = mask * self.get_high_entropy_mask(entropies, mask, 1 - self.top_entropy_quantile)
+        share = self.current_gradient_accumulation_steps if self.model.training else 1.0
+        return (entropies * mask).sum() / mask.sum().clamp(min=1.0) / share
+
+    def _kl_in_loss(self, estimator: str) -> bool:
+        args = self.args
+        return args.beta != 0.0 and args.kl_placement == "loss" and args.kl_estimator == estimator
+
+    def _kl_term(
+        self,
+        per_token_logps: torch.Tensor,
+        hidden: torch.Tensor | None,
+        inputs: dict[str, Any],
+        mask: torch.Tensor,
+        weights: torch.Tensor,
+    ) -> torch.Tensor:
+        if self.args.kl_estimator == "full":
+            assert hidden is not None
+            with self._no_grad_checkpointing(), self.accelerator.autocast():
+                ref_hidden = self._reference_hidden(inputs)
+            with self.accelerator.autocast():
+                kl = self._full_kl(hidden[:, -mask.size(1) - 1 : -1], ref_hidden)
+        else:
+            kl = kl_estimate(per_token_logps, inputs["ref_per_token_logps"], self.args.kl_estimator)
+            if self.args.use_bias_correction_kl:
+                old = inputs.get("old_per_token_logps")
+                kl = kl * torch.exp(per_token_logps - (per_token_logps.detach() if old is None else old))
+        kl = torch.where(mask.bool(), kl, 0.0)
+        return self.kl_controller.value * (kl * weights).sum()
+
+    def _add_reference_kl(self, logps: torch.Tensor, inputs: dict[str, Any], mask: torch.Tensor, mode: str) -> None:
+        if "ref_per_token_logps" not in inputs:
+            return
+        estimator = "k1" if self.args.kl_estimator == "full" else self.args.kl_estimator
+        kl = kl_estimate(logps.detach(), inputs["ref_per_token_logps"], estimator)
+        self._accounting[mode].add_reference_kl(kl, mask)
+        if mode == "train":
+            kl = torch.where(mask.bool(), kl, 0.0)
+            self._add_to_window(kl_sum=kl.sum(), num_rows=(mask.sum(-1) > 0).sum())
+
+    def _separate_value_pass(self, inputs: dict[str, Any], weights: torch.Tensor, mode: str) -> torch.Tensor:
+        """The critic's own forward and backward pass; its graph is gone before the policy's is built."""
+        cost = self._accounting[mode].cost
+        with cost.section(weights.numel()), self.critic.active():
+            with self.compute_loss_context_manager(), self.accelerator.autocast():
+                values = self.critic.values(inputs)
+            loss = self._value_term(values, inputs, weights, mode)
+            cost.mark_peak()
+            if mode == "train":
+                self.accelerator.backward(loss)
+        return loss.detach()
+
+    def _shared_value_term(
+        self, hidden: torch.Tensor | None, inputs: dict[str, Any], weights: torch.Tensor, mode: str
+    ) -> torch.Tensor:
+        assert hidden is not None and isinstance(self.critic, SharedCritic)
+        with self._accounting[mode].cost.section(weights.numel()):
+            values = self.critic.values_from_hidden(hidden, weights.size(1))
+            return self._value_term(values, inputs, weights, mode)
+
+    def _value_term(
+        self, values: torch.Tensor, inputs: dict[str, Any], weights: torch.Tensor, mode: str
+    ) -> torch.Tensor:
+        args, mask, values = self.args, inputs["value_mask"], values[:, :-1]
+        per_token, stats = value_loss(
+            values, inputs["old_values"], inputs["returns"], mask, cliprange=args.cliprange_value, kind=args.critic_loss
+        )
+        self._accounting[mode].critic.update(
+            values.detach(),
+            inputs["returns"],
+            mask,
+            old_values=inputs["old_values"],
+            td_errors=inputs["td_errors"],
+            loss=per_token.detach(),
+            stats=stats,
+        )
+        return args.vf_coef * (per_token * weights).sum()
+
+    def _account(
+        self,
+        per_token_logps: torch.Tensor,
+        entropies: torch.Tensor,
+        inputs: dict[str, Any],
+        mask: torch.Tensor,
+        mode: str,
+        terms: dict[str, torch.Tensor],
+    ) -> None:
+        old = inputs.get("old_per_token_logps")
+        old = per_token_logps.detach() if old is None else old
+        clipping = {
+            "epsilon": self.epsilon_low,
+            "epsilon_high": self.epsilon_high,
+            "ratio_level": self.importance_sampling_level,
+        }
+        accounting = self._accounting[mode]
+        accounting.add_policy(per_token_logps, old, entropies, inputs, mask, clipping)
+        for name, value in terms.items():
+            accounting.objective.add(name, value.detach())
+        if mode == "train" and self.args.target_kl is not None:
+            log_ratio = torch.where(mask.bool(), per_token_logps.detach() - old, 0.0).float()
+            k3 = (torch.expm1(log_ratio) - log_ratio).sum()
+            self._add_to_window(k3_sum=k3, num_tokens=mask.sum())
+        if mode == "eval":
+            accounting.num_windows += 1

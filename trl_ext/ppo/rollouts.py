@@ -1,0 +1,198 @@
+"""The rollout stage: TRL generates and scores, the critic values, and both become advantages and targets."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from accelerate.utils import is_peft_model
+from torch import nn
+from trl import GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
+from trl.trainer.utils import use_adapter
+
+from trl_ext.kl import full_kl, kl_estimate
+from trl_ext.ppo import checks, scoring
+from trl_ext.ppo.critic import MULTIMODAL_KEYS, SharedCritic, backbone_of, run_backbone
+
+_FULL_KL_BYTES = 2**28  # logits of one chunk of the full divergence, per model
+
+
+def loss_mask(inputs: dict[str, Any]) -> torch.Tensor:
+    """(B, T): 1 on the tokens the policy wrote, 0 on padding and on what tools wrote."""
+    mask = inputs["completion_mask"]
+    return mask * inputs["tool_mask"] if inputs.get("tool_mask") is not None else mask
+
+
+class RolloutStage(GRPOTrainer):
+    """Everything between a batch of prompts and a generation batch that can be trained on."""
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        rewards_per_func = super()._calculate_rewards(*args, **kwargs)
+        checks.check_scores(rewards_per_func, self.reward_func_names)
+        self._rewards_per_func = rewards_per_func
+        return rewards_per_func
+
+    def _tokenize_prompts(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._tokenize_prompts(*args, **kwargs)
+        checks.check_prompt_lengths(result[0], self.max_completion_length, self.model)
+        return result
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        with self._record("values" if isinstance(self.critic, SharedCritic) else None):
+            output = super()._generate_and_score_completions(inputs)
+            if self.args.kl_placement == "reward" and self.args.beta != 0.0 and "old_per_token_logps" not in output:
+                output["old_per_token_logps"] = self._policy_logps(output)
+            values = torch.cat(self._hidden) if self._hidden else None
+        self.critic.enable_gradients()  # TRL's reference pass clears them
+        mode = "train" if self.model.training else "eval"
+        output.update(self._estimate(output, values, mode))
+        self._rewrite_logs(output, mode)
+        if mode == "train":
+            self._rollouts = output
+        return output
+
+    def _policy_logps(self, output: dict[str, Any]) -> torch.Tensor:
+        extra = {key: output[key] for key in (*MULTIMODAL_KEYS, "num_images", "num_tiles") if key in output}
+        with torch.no_grad(), disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+            ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
+            mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
+            return self._get_per_token_logps_and_entropies(
+                self.model, ids, mask, output["completion_ids"].size(1), batch_size=self._forward_batch_size(), **extra
+            )[0]
+
+    def _forward_batch_size(self) -> int:
+        args = self.args
+        return args.per_device_train_batch_size if self.model.training else args.per_device_eval_batch_size
+
+    def _estimate(self, output: dict[str, Any], values: torch.Tensor | None, mode: str) -> dict[str, torch.Tensor]:
+        """Advantages, targets and old values of this process's rollouts."""
+        accounting = self._accounting[mode]
+        mask = loss_mask(output)
+        if values is None:
+            with accounting.cost.section(mask.numel()), self._no_grad_checkpointing(), self.accelerator.autocast():
+                values = self.critic.rollout_values(output, self._forward_batch_size())
+        checks.check_values(values, self.args.critic_learning_rate or 0.0)
+        scores, truncated = self._scores(output, mode)
+        scored = ~torch.isnan(scores)
+        scores = scoring.shape_scores(scores.nan_to_num(0.0), truncated, self.args, self.reward_scale)
+        rollouts = scoring.Rollouts(
+            scores, values, mask * scored.unsqueeze(1), self._kl_penalty(output, mask), truncated
+        )
+        estimated = scoring.estimate(rollouts, self.args, self.accelerator)
+        estimated["value_mask"] = rollouts.mask
+        return estimated
+
+    def _scores(self, output: dict[str, Any], mode: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """This process's scores (B,), NaN where no reward function gave one, and which completions were cut."""
+        assert self._rewards_per_func is not None, "TRL scores before it returns"
+        rewards = self._rewards_per_func
+        scores = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
+        scores[torch.isnan(rewards).all(dim=1)] = torch.nan
+        if mode == "train" and self.args.reward_running_scale:
+            self.reward_scale.update(scores)
+        num_rows = output["completion_ids"].size(0)
+        start = self.accelerator.process_index * num_rows
+        last = scoring.last_token_index(output["completion_mask"]).clamp(min=0)
+        last_ids = output["completion_ids"].gather(1, last.unsqueeze(1)).squeeze(1)
+        ends = torch.tensor([*self.eos_token_ids, self._tokenizer.pad_token_id], device=last_ids.device)
+        return scores[start : start + num_rows], ~torch.isin(last_ids, ends)
+
+    def _kl_penalty(self, output: dict[str, Any], mask: torch.Tensor) -> torch.Tensor | None:
+        if self.args.kl_placement != "reward" or self.args.beta == 0.0:
+            return None
+        if self.args.kl_estimator == "full":
+            kl = self._rollout_full_kl(output)
+        else:
+            kl = kl_estimate(output["old_per_token_logps"], output["ref_per_token_logps"], self.args.kl_estimator)
+        return torch.where(mask.bool(), self.kl_controller.value * kl.float(), 0.0)
+
+    @torch.no_grad()
+    def _rollout_full_kl(self, output: dict[str, Any]) -> torch.Tensor:
+        chunks = []
+        with self._no_grad_checkpointing(), self.accelerator.autocast():
+            for start in range(0, output["completion_ids"].size(0), self._forward_batch_size()):
+                rows = slice(start, start + self._forward_batch_size())
+                hidden = run_backbone(backbone_of(self.model), output, rows)[:, :-1]
+                chunks.append(self._full_kl(hidden, self._reference_hidden(output, rows)))
+        return torch.cat(chunks)
+
+    @torch.no_grad()
+    def _reference_hidden(self, inputs: dict[str, Any], rows: slice = slice(None)) -> torch.Tensor:
+        if self.ref_model is not None:
+            return run_backbone(backbone_of(self.accelerator.unwrap_model(self.ref_model)), inputs, rows)[:, :-1]
+        with use_adapter(self.model, "ref" if "ref" in self.model.peft_config else None):
+            hidden = run_backbone(backbone_of(self.model), inputs, rows)[:, :-1]
+        self.critic.enable_gradients()
+        return hidden
+
+    def _full_kl(self, hidden: torch.Tensor, ref_hidden: torch.Tensor) -> torch.Tensor:
+        """KL over the vocabulary (B, T), from hidden states, a few tokens' logits at a time."""
+        head = self.accelerator.unwrap_model(self.model).get_output_embeddings()
+        ref = head if self.ref_model is None else self.accelerator.unwrap_model(self.ref_model).get_output_embeddings()
+
+        def chunk_kl(h: torch.Tensor, h_ref: torch.Tensor) -> torch.Tensor:
+            logits, ref_logits = head(h) / self.temperature, ref(h_ref) / self.temperature
+            return full_kl(logits, ref_logits, direction=self.args.kl_direction)
+
+        size = max(1, _FULL_KL_BYTES // (4 * head.weight.shape[0]))
+        flat, flat_ref = hidden.flatten(0, 1), ref_hidden.flatten(0, 1)
+        parts = [
+            torch.utils.checkpoint.checkpoint(
+                chunk_kl, flat[i : i + size].unsqueeze(0), flat_ref[i : i + size].unsqueeze(0), use_reentrant=False
+            )
+            for i in range(0, flat.size(0), size)
+        ]
+        return torch.cat(parts, dim=1).view(hidden.shape[:2])
+
+    def _rewrite_logs(self, output: dict[str, Any], mode: str) -> None:
+        """TRL logged group advantages; put those that are used in their place, a completion's mean."""
+        mask = output["value_mask"]
+        means = (output["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+        means = self.accelerator.gather(means).tolist()
+        for _ in range(min(len(means), len(self._logs["advantages"]))):
+            self._logs["advantages"].pop()
+        self._logs["advantages"].extend(means)
+        self._metrics[mode].pop("frac_reward_zero_std", None)
+        if self.args.beta != 0.0:
+            self._metrics[mode]["kl_coef"].append(self.kl_controller.value)
+
+    @contextlib.contextmanager
+    def _record(self, what: str | None) -> Iterator[None]:
+        """Collect what policy passes compute on the trunk: "values" of the shared critic, or "hidden" states."""
+        before, self._recording, self._hidden = self._recording, what, []
+        try:
+            yield
+        finally:
+            self._recording, self._hidden = before, []
+
+    def _record_hidden(self, module: nn.Module, args: Any, output: Any) -> None:
+        if self._recording is None or not self._in_logps_pass:
+            return
+        hidden = output.last_hidden_state
+        if self._recording == "values":
+            hidden = self.critic.values_from_hidden(hidden, self._in_logps_pass)  # type: ignore[attr-defined]
+        self._hidden.append(hidden)
+
+    _in_logps_pass = 0  # the number of completion tokens, while TRL's log-probability pass of the policy runs
+
+    def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        logits_to_keep = kwargs["logits_to_keep"] if "logits_to_keep" in kwargs else args[2]
+        self._in_logps_pass = 0 if self._is_reference(model) else logits_to_keep
+        try:
+            result = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+        finally:
+            self._in_logps_pass = 0
+        self._pass = result
+        return result
+
+    def _is_reference(self, model: Any) -> bool:
+        if model is self.ref_model:
+            return True
+        policy = self.accelerator.unwrap_model(self.model)
+        return is_peft_model(policy) and (policy._adapters_disabled or policy.active_adapter == "ref")
+
+    def _no_grad_checkpointing(self) -> contextlib.AbstractContextManager[None]:
+        return disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs)

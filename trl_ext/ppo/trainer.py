@@ -1,0 +1,214 @@
+"""PPOTrainer: GAE-PPO on TRL's GRPOTrainer, by wrapping its methods.
+
+One generation batch goes through five stages: TRL generates and scores it (`_generate_and_score_completions`), the
+critic values it, `scoring.estimate` turns both into (B, T) advantages and targets, and each micro-batch then takes a
+critic pass (forward and backward, its graph freed at once) and a policy pass (TRL's `_compute_loss`). TRL's own KL and
+entropy terms are switched off around the policy pass and added here, where each is a separate, logged term.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast, is_peft_model
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from trl.trainer.utils import disable_dropout_in_model, get_config_model_id, is_async_callable
+
+from trl_ext.errors import UserError
+from trl_ext.kl import AdaptiveKL, FixedKL
+from trl_ext.ppo import checks, scoring
+from trl_ext.ppo.accounting import PPOAccounting
+from trl_ext.ppo.checkpoint import CheckpointMixin
+from trl_ext.ppo.config import PPOConfig
+from trl_ext.ppo.critic import backbone_of, build_critic
+from trl_ext.ppo.updates import UpdateStage
+from trl_ext.smol import resolve_model
+from trl_ext.versions import require_tested_trl
+
+
+class PPOTrainer(CheckpointMixin, UpdateStage):
+    """Proximal Policy Optimization with a learned critic, for plain reward functions and LoRA, QLoRA or full weights.
+
+    Takes the arguments of [`~trl.GRPOTrainer`], and:
+
+    Args:
+        args ([`PPOConfig`], *optional*): Configuration; `PPOConfig.critic` chooses the critic.
+        value_model (`str` or `nn.Module`, *optional*):
+            The critic of `critic="model"`: a path or Hub id, a causal LM, or a reward model whose head is kept.
+
+    Raises:
+        ValueError: One sentence with the remedy, for every setting that cannot work; see `trl_ext.ppo.checks`.
+
+    Source: Schulman et al. 2017 (arXiv 1707.06347) and 2016 (GAE, arXiv 1506.02438), on tokens as in Ziegler et al.
+    2019. Differs: the clipped objective is any of TRL's loss types; policy and critic are clipped and scheduled apart.
+
+    Example:
+        >>> from peft import LoraConfig
+        >>> trainer = PPOTrainer(
+        ...     model="Qwen/Qwen3-0.6B",
+        ...     reward_funcs=my_reward,
+        ...     args=PPOConfig(output_dir="out"),
+        ...     train_dataset=dataset,
+        ...     peft_config=LoraConfig(task_type="CAUSAL_LM"),
+        ... )  # doctest: +SKIP
+        >>> trainer.train()  # doctest: +SKIP
+    """
+
+    _tag_names = ["trl", "trl-ext", "ppo"]
+    _name = "PPO"
+    _paper = {
+        "title": "Proximal Policy Optimization Algorithms",
+        "id": "1707.06347",
+        "citation": textwrap.dedent("""\
+            @article{schulman2017proximal,
+                title        = {{Proximal Policy Optimization Algorithms}},
+                author       = {John Schulman and Filip Wolski and Prafulla Dhariwal and Alec Radford and Oleg Klimov},
+                year         = 2017,
+                eprint       = {arXiv:1707.06347},
+            }"""),
+    }
+
+    args: PPOConfig
+
+    def __init__(
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: PPOConfig | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
+        reward_processing_classes: Any = None,
+        callbacks: Any = None,
+        optimizers: tuple[Any, Any] = (None, None),
+        quantization_config: Any = None,
+        peft_config: Any = None,
+        tools: list[Callable[..., Any]] | None = None,
+        rollout_func: Any = None,
+        environment_factory: Any = None,
+        value_model: str | nn.Module | None = None,
+    ) -> None:
+        require_tested_trl()
+        if isinstance(model, str):
+            model = resolve_model(model)
+        if args is None:
+            name = model if isinstance(model, str) else get_config_model_id(model.config)
+            args = PPOConfig(f"{name.rstrip('/').split('/')[-1]}-PPO")
+        if not isinstance(args, PPOConfig):
+            raise UserError(f"args is a {type(args).__name__}; PPOTrainer takes a PPOConfig (its fields and more).")
+        checks.check_adapters(model, args)
+        precise = _float32_adapter(model)
+        super().__init__(
+            model=model,
+            reward_funcs=reward_funcs,
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            reward_processing_classes=reward_processing_classes,
+            callbacks=callbacks,
+            optimizers=optimizers,
+            quantization_config=quantization_config,
+            peft_config=peft_config,
+            tools=tools,
+            rollout_func=rollout_func,
+            environment_factory=environment_factory,
+        )
+        _restore_float32(self.model, precise)
+        self._check_inputs(rollout_func, environment_factory)
+        self._wrap_rewards()
+        self._init_ppo_state()
+        self._init_critic(value_model)
+
+    def _check_inputs(self, rollout_func: Any, environment_factory: Any) -> None:
+        open_ended = rollout_func is not None or environment_factory is not None
+        checks.check_distribution(self.accelerator)
+        checks.check_quantization(self.model, self.accelerator.device)
+        checks.check_dropout(self.model, self.args.disable_dropout)
+        checks.check_full_kl(self.model, self.args.kl_estimator)
+        evaluation = self.eval_dataset if isinstance(self.eval_dataset, dict) else {"eval": self.eval_dataset}
+        for dataset in (self.train_dataset, *evaluation.values()):
+            checks.check_columns(dataset, self.reward_funcs, self.reward_func_names, open_ended)
+
+    def _wrap_rewards(self) -> None:
+        for index, (function, name) in enumerate(zip(self.reward_funcs, self.reward_func_names, strict=True)):
+            if not isinstance(function, nn.Module):
+                kind = checks.CheckedAsyncReward if is_async_callable(function) else checks.CheckedReward
+                self.reward_funcs[index] = kind(function, name)
+
+    def _init_ppo_state(self) -> None:
+        args = self.args
+        self.kl_controller: FixedKL | AdaptiveKL = FixedKL(args.beta)
+        if args.kl_target is not None:
+            self.kl_controller = AdaptiveKL(args.beta, target=args.kl_target, horizon=args.kl_horizon)
+        self.reward_scale = scoring.RunningScale()
+        self._accounting = {mode: PPOAccounting(self.accelerator.device) for mode in ("train", "eval")}
+        self._rewards_per_func: torch.Tensor | None = None
+        self._rollouts: dict[str, Any] | None = None  # the last generation batch, whole
+        self._pass: tuple[Any, ...] | None = None  # what TRL's last log-probability pass returned
+        self._hidden: list[torch.Tensor] = []  # hidden states or values of policy passes, see `_record_hidden`
+        self._recording: str | None = None
+        self._updates_stopped = False
+        self._window_open = False
+        self._window: torch.Tensor | None = None  # sums of one optimizer step, see `_add_to_window`
+
+    def _init_critic(self, value_model: str | nn.Module | None) -> None:
+        self.critic = build_critic(self.model, self.args, value_model)
+        device = self.accelerator.device
+        self.critic.head.to(device)
+        if self.args.critic == "model":
+            self._place_value_model(self.critic.model)  # type: ignore[attr-defined]
+        if self.args.disable_dropout and self.args.critic == "model":
+            disable_dropout_in_model(self.critic.model)  # type: ignore[attr-defined]
+        parameters = list(self.critic.parameters().values())
+        if self.accelerator.num_processes > 1:
+            broadcast([p.data for p in parameters])
+        # DDP must not wait for the critic's gradients: they come from another backward pass, and are reduced by us.
+        own = {id(p) for p in parameters}
+        names = [name for name, p in self.model.named_parameters() if id(p) in own]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.model, names)
+        backbone_of(self.model).register_forward_hook(self._record_hidden)
+
+    def _place_value_model(self, value_model: Any) -> None:
+        if not getattr(value_model, "is_quantized", False):
+            value_model.to(self.accelerator.device)
+        if self.args.gradient_checkpointing:
+            value_model.gradient_checkpointing_enable(self.args.gradient_checkpointing_kwargs)
+            if is_peft_model(value_model):
+                value_model.enable_input_require_grads()
+
+    def create_optimizer(self, model: Any = None) -> Any:
+        """TRL's optimizer for the policy, and one more parameter group for the critic."""
+        critic = self.critic.parameters()
+        grouped = {id(p) for group in self.optimizer.param_groups for p in group["params"]} if self.optimizer else set()
+        for parameter in critic.values():
+            parameter.requires_grad_(False)
+        try:
+            super().create_optimizer(model) if model is not None else super().create_optimizer()
+        finally:
+            self.critic.enable_gradients()
+        missing = [p for p in critic.values() if id(p) not in grouped]
+        if missing:
+            group = {"params": missing, "lr": self.args.critic_learning_rate, "weight_decay": self.args.weight_decay}
+            self.optimizer.add_param_group(group)
+        return self.optimizer
+
+
+def _float32_adapter(model: Any) -> dict[str, torch.Tensor]:
+    """Float32 copies of the trainable weights of a quantised PeftModel: TRL rounds them to bfloat16."""
+    if isinstance(model, str) or not is_peft_model(model) or not getattr(model, "is_quantized", getattr(model, "is_loaded_in_4bit", False)):
+        return {}
+    return {n: p.detach().float().clone() for n, p in model.named_parameters() if p.requires_grad}
+
+
+def _restore_float32(model: Any, precise: dict[str, torch.Tensor]) -> None:
+    """Adapters train in float32: at small learning rates bfloat16 entries hardly ever move."""
+    if not is_peft_model(model):
+        return
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and parameter.dtype in (torch.bfloat16, torch.float16):
+            parameter.data = precise[name].to(parameter.device) if name in precise else parameter.data.float()

@@ -1,0 +1,151 @@
+"""What the training commands share: flags and YAML, rewards and data by name, and what is left behind."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from trl_ext._text import did_you_mean
+from trl_ext.errors import UserError
+
+RESOLVED_CONFIG = "config_resolved.yaml"
+DATA_LOADERS = {".json": "json", ".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
+
+
+def parse(dataclass_types: Sequence[type], argv: list[str], prog: str) -> tuple[Any, ...]:
+    """Dataclasses from flags and an optional `--config` file, through TRL's parser.
+
+    `--model` is short for `--model_name_or_path`; `--config NAME` finds a recipe shipped with the package.
+
+    Raises:
+        UserError: For an unknown flag or key, with the closest known one.
+    """
+    from trl import TrlParser
+
+    argv = [re.sub(r"^--model(?==|$)", "--model_name_or_path", word) for word in argv]
+    parser = TrlParser(tuple(dataclass_types), prog=prog, allow_abbrev=False)
+    options = {option for action in parser._actions for option in action.option_strings}
+    for word in argv:
+        flag = word.split("=")[0]
+        if word.startswith("--") and flag not in {*options, "--config"}:
+            raise UserError(f"unknown flag {flag}{did_you_mean(flag, options)}")
+    argv = _find_config(argv, options)
+    result: tuple[Any, ...] = parser.parse_args_and_config(argv)
+    return result
+
+
+def _find_config(argv: list[str], options: set[str]) -> list[str]:
+    argv = [part for word in argv for part in (word.split("=", 1) if word.startswith("--config=") else [word])]
+    if "--config" not in argv:
+        return argv
+    index = argv.index("--config") + 1
+    if index == len(argv):
+        raise UserError("--config needs a YAML file or the name of a recipe")
+    path = _recipe(argv[index])
+    _check_keys(path, options)
+    return [*argv[:index], str(path), *argv[index + 1 :]]
+
+
+def _recipe(name: str) -> Path:
+    if Path(name).is_file():
+        return Path(name)
+    folder = Path(str(resources.files("trl_ext"))) / "recipes"
+    shipped = folder / f"{name}.yaml"
+    if shipped.is_file():
+        return shipped
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    raise UserError(f"no configuration file {name!r}, and no recipe of that name{did_you_mean(name, known)}")
+
+
+def _check_keys(path: Path, options: set[str]) -> None:
+    import yaml
+
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{path} must hold `name: value` lines")
+    known = {option.removeprefix("--") for option in options} | {"env"}
+    for key in config:
+        if key not in known:
+            raise UserError(f"unknown key {key!r} in {path}{did_you_mean(str(key), known)}")
+
+
+def load_reward(name: str) -> Any:
+    """A reward function by name: one of TRL's, or `module.function` from the current folder or an installed package."""
+    if "." not in name:
+        import trl.rewards
+
+        if not hasattr(trl.rewards, name):
+            known = [n for n in dir(trl.rewards) if n.endswith("_reward")]
+            raise UserError(f"unknown reward {name!r}{did_you_mean(name, known)}; or give it as module.function")
+        return getattr(trl.rewards, name)
+    module_name, _, attribute = name.rpartition(".")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module_name.startswith(error.name):
+            raise  # the reward's own module lacks something: its traceback says what
+        raise UserError(f"--reward_funcs {name}: there is no module {error.name!r} here or installed") from error
+    if not hasattr(module, attribute):
+        raise UserError(
+            f"--reward_funcs {name}: {module_name} has no {attribute!r}{did_you_mean(attribute, dir(module))}"
+        )
+    return getattr(module, attribute)
+
+
+def load_data(script_args: Any) -> Any:
+    """Splits of a Hub data set, a folder of `save_to_disk`, or one JSON, JSONL, parquet or CSV file."""
+    from datasets import DatasetDict, load_dataset, load_from_disk
+
+    name = script_args.dataset_name
+    if name is None:
+        raise UserError("name the data: --dataset_name with a Hub id, a folder, or a JSON, JSONL, parquet or CSV file")
+    path = Path(name)
+    if path.is_file():
+        if path.suffix not in DATA_LOADERS:
+            raise UserError(f"{name} is a {path.suffix or 'nameless'} file; give one of {', '.join(DATA_LOADERS)}")
+        return load_dataset(DATA_LOADERS[path.suffix], data_files={script_args.dataset_train_split: str(path)})
+    if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
+        data = load_from_disk(str(path))
+        return data if isinstance(data, DatasetDict) else {script_args.dataset_train_split: data}
+    return load_dataset(name, name=script_args.dataset_config, streaming=script_args.dataset_streaming)
+
+
+def pick_split(data: Any, split: str) -> Any:
+    """One split, or a sentence that names those there are."""
+    if split not in data:
+        raise UserError(f"the data has no split {split!r}; it has {sorted(data)}")
+    return data[split]
+
+
+def write_resolved_config(output_dir: str, *dataclasses: Any) -> None:
+    """Every setting of the run as YAML that `--config` reads again."""
+    import yaml
+
+    settings: dict[str, Any] = {}
+    for instance in dataclasses:
+        values = instance.to_dict() if hasattr(instance, "to_dict") else vars(instance)
+        settings |= {k: v for k, v in values.items() if v is not None and not k.startswith("_")}
+    plain = json.loads(json.dumps(settings, default=str))
+    folder = Path(output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"{RESOLVED_CONFIG}.partial"
+    partial.write_text(yaml.safe_dump(plain, sort_keys=True), encoding="utf-8")
+    os.replace(partial, folder / RESOLVED_CONFIG)
+
+
+def command_line(name: str, argv: Sequence[str]) -> str:
+    """The command as it can be typed again."""
+    return shlex.join(["trl-ext", name, *argv])
