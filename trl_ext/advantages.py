@@ -231,8 +231,8 @@ def group_advantages(
         num_generations: completions a group; divides N.
         baseline: "mean", "leave_one_out" (mean of the others), "median" or "none".
         scale: "group" (std of the group), "batch" (std of all raw rewards), "none", "leave_one_out" (std of the
-            others), "mad" (1.4826 times the median absolute deviation) or "mean" (the group's mean; a group whose
-            mean is not above 0 holds no success and gives 0).
+            others), "mad" (1.4826 times the median absolute deviation) or "mean" (the group's mean, for 0/1 rewards; a
+            group whose mean is not above 0 holds no success and gives 0).
         ddof: 1 divides the squares by the count minus one, as TRL does; 0 by the count.
         eps: added to the spread; 0 is allowed.
         std_floor: least spread; not used by "none" and "mean".

@@ -80,13 +80,16 @@ def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float:
 
 
 class _State(NamedTuple):
-    """Sufficient statistics; every field merges exactly.
+    """Sufficient statistics; every field merges without losing digits.
 
-    moments: (S, 3) count, mean and M2 of each series, then of the error in each bucket.
+    origins: (S,) a number near the mean of each series, then of the error in each bucket. Kept apart, as a mean of
+        1e6 in one float64 leaves too few digits for what small noise adds to it.
+    moments: (S, 3) count, mean and M2 of each, as distances to its origin.
     comoment: () sum of (V - mean V) (R - mean R).
     extremes: (E, 2) minus the minimum, and the maximum, of each series in EXTREMES.
     """
 
+    origins: Tensor
     moments: Tensor
     comoment: Tensor
     extremes: Tensor
@@ -205,7 +208,10 @@ class CriticAccounting:
         if self._state is None:
             return {"num_tokens": 0.0}
         names = [*SERIES, *(f"bucket_{bucket}" for bucket in range(self.num_buckets))]
-        moments = {name: _Moments(*row) for name, row in zip(names, self._state.moments.tolist(), strict=True)}
+        table = torch.cat([self._state.origins[:, None], self._state.moments], dim=1).tolist()
+        moments = {
+            name: _Moments(num, origin + mean, m2) for name, (origin, num, mean, m2) in zip(names, table, strict=True)
+        }
         moments = {name: row for name, row in moments.items() if row.num > 0}
         figures = {"num_tokens": 0.0}
         if "values" in moments:
@@ -357,16 +363,17 @@ class _Moments(NamedTuple):
 
 def _batch_state(series: Mapping[str, Tensor], keep: Tensor, num_buckets: int) -> _State:
     """Statistics of one micro-batch; a series that is not given counts nothing."""
-    nothing = torch.zeros(3, dtype=series["values"].dtype, device=keep.device)
-    rows = [masked_moments(series[name], keep) if name in series else nothing for name in SERIES]
     bucket = _bucket_index(keep, num_buckets)
-    rows += [masked_moments(series["error"], keep & (bucket == number)) for number in range(num_buckets)]
-    moments = torch.stack(rows)
-    centred = [series[name] - moments[SERIES.index(name), 1] for name in ("values", "returns")]
-    comoment = keep_trainable(centred[0] * centred[1], keep).sum()
-    none = torch.full((2,), -torch.inf, dtype=moments.dtype, device=keep.device)
+    rows = [(series[name], keep) if name in series else (series["error"], keep & False) for name in SERIES]
+    rows += [(series["error"], keep & (bucket == number)) for number in range(num_buckets)]
+    origins = [keep_trainable(x, chosen).sum() / chosen.sum().clamp(min=1) for x, chosen in rows]
+    moments = [masked_moments(x - origin, chosen) for (x, chosen), origin in zip(rows, origins, strict=True)]
+    values, returns = (series[name] - origins[SERIES.index(name)] for name in ("values", "returns"))
+    none = torch.full((2,), -torch.inf, dtype=values.dtype, device=keep.device)
     extremes = [_extremes(series[name], keep) if name in series else none for name in EXTREMES]
-    return _State(moments, comoment, torch.stack(extremes))
+    # What the rounding of the origins adds to this sum is of second order.
+    comoment = keep_trainable(values * returns, keep).sum()
+    return _State(torch.stack(origins), torch.stack(moments), comoment, torch.stack(extremes))
 
 
 def _empty_state(num_buckets: int, device: torch.device) -> _State:
@@ -387,13 +394,18 @@ def _extremes(x: Tensor, keep: Tensor) -> Tensor:
 
 
 def _merged(states: list[_State]) -> _State:
-    moments = merge_moments(*(state.moments for state in states))
-    comoment = torch.stack([state.comoment for state in states]).sum()
-    by_part = torch.stack([state.moments for state in states])
+    parts = torch.stack([state.moments for state in states])
+    origins = torch.stack([state.origins for state in states])
+    # The largest part's origin: an empty part's is 0 and may lie far from the data.
+    origin = origins.gather(0, parts[:, :, 0].argmax(0, keepdim=True))
+    means = parts[:, :, 1] + (origins - origin)
+    parts = torch.stack([parts[:, :, 0], means, parts[:, :, 2]], dim=-1)
+    moments = merge_moments(*parts)
+    distance = means - moments[:, 1]
     values, returns = SERIES.index("values"), SERIES.index("returns")
-    distance = by_part[:, :, 1] - moments[:, 1]
-    comoment = comoment + (by_part[:, values, 0] * distance[:, values] * distance[:, returns]).sum()
-    return _State(moments, comoment, torch.stack([state.extremes for state in states]).amax(dim=0))
+    between = (parts[:, values, 0] * distance[:, values] * distance[:, returns]).sum()
+    comoment = torch.stack([state.comoment for state in states]).sum() + between
+    return _State(origin[0], moments, comoment, torch.stack([state.extremes for state in states]).amax(dim=0))
 
 
 def _loss_figures(moments: Mapping[str, _Moments]) -> dict[str, float]:

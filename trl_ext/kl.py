@@ -75,8 +75,8 @@ def full_kl(logits: Tensor, ref_logits: Tensor, *, direction: str = "reverse", c
         ValueError: shapes differ, the direction is unknown, or the chunk size is less than 1.
 
     Source:
-        Kullback, Leibler 1951. forward is the KL of Ziegler et al.'s and most lecture notes' pseudo-code with the
-        reference first; reverse is what the sampled estimators estimate.
+        Kullback, Leibler 1951. reverse is what the estimators of `kl_estimate` estimate; forward puts the reference
+        first, as some write the penalty.
 
     Example:
         >>> p, q = torch.tensor([[[0.5, 0.5]]]), torch.tensor([[[0.25, 0.75]]])

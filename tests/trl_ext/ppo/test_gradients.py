@@ -1,0 +1,212 @@
+"""Gradients of the trainer's own step against plain autograd, whatever the critic, checkpointing and split."""
+
+import pytest
+import torch
+from trl import GRPOTrainer
+
+MODES = ("adapter", "shared", "shared_detach", "shared_full", "model")
+CHECKPOINTING = {
+    "off": {"gradient_checkpointing": False},
+    "non_reentrant": {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
+    "reentrant": {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": True}},
+}
+LOSS_TYPES = ("grpo", "dapo", "dr_grpo", "sapo", "cispo", "luspo", "vespo")
+KL_IN_LOSS = {"kl_coef": 0.3, "kl_placement": "loss", "kl_estimator": "k3"}
+
+
+def _trainable(step):
+    return [name for name, gradient in step.gradients.items() if gradient is not None]
+
+
+def _assert_gradients_equal(actual, expected, atol=1e-6, rtol=1e-4):
+    assert actual.keys() == expected.keys()
+    for name in actual:
+        torch.testing.assert_close(actual[name], expected[name], atol=atol, rtol=rtol, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def _has_gradient(step, kind):
+    return {name for name in _trainable(step) if name.startswith("critic.") == (kind == "critic")}
+
+
+@pytest.mark.parametrize("checkpointing", CHECKPOINTING)
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_equal_those_of_plain_autograd(run, reference, scripted, mode, checkpointing):
+    settings = {**CHECKPOINTING[checkpointing], **KL_IN_LOSS, "entropy_coef": 0.05, "num_iterations": 2}
+    trainer, recorder = run(
+        mode,
+        rollout_func=scripted,
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=2,
+        vf_coef=0.7,
+        **settings,
+    )
+    first, second = recorder.steps
+    for step in (first, second):  # the second one has ratios other than 1
+        plain = reference(trainer, step.weights)
+        expected = plain.gradients(step.rollouts, _trainable(step))
+        _assert_gradients_equal({name: step.gradients[name] for name in expected}, expected)
+        for name in expected:
+            assert expected[name].abs().max() > 0, f"no gradient for {name}: nothing was compared"
+    expected_terms = {name: term.item() for name, term in plain.terms(second.rollouts).items()}
+    logged = trainer.state.log_history[1]
+    for name, term in expected_terms.items():
+        assert logged[f"objective/{name}"] == pytest.approx(term, rel=1e-4, abs=1e-6), name
+    assert logged["policy/ratio_var"] > 0
+
+
+@pytest.mark.parametrize("mode", ["adapter", "shared", "shared_full"])
+@pytest.mark.parametrize("estimator", ["k1", "k2", "full"])
+def test_gradients_with_each_kl_estimator_in_the_loss_equal_those_of_plain_autograd(
+    run, reference, scripted, estimator, mode
+):
+    settings = {"kl_coef": 0.3, "kl_placement": "loss", "kl_estimator": estimator, "num_iterations": 2}
+    trainer, recorder = run(mode, rollout_func=scripted, per_device_train_batch_size=8, temperature=0.7, **settings)
+    for step, row in zip(recorder.steps, trainer.state.log_history, strict=False):
+        plain = reference(trainer, step.weights)
+        expected = plain.gradients(step.rollouts, _trainable(step))
+        _assert_gradients_equal({name: step.gradients[name] for name in expected}, expected)
+        assert row["objective/kl"] == pytest.approx(plain.terms(step.rollouts)["kl"].item(), rel=1e-4, abs=1e-7)
+    assert row["objective/kl"] != 0.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_reach_every_weight_that_should_train_and_no_other(run, weights_of, scripted, mode):
+    trainer, recorder = run(mode, rollout_func=scripted, per_device_train_batch_size=8, max_steps=1, kl_coef=0.1)
+    step = recorder.steps[0]
+    policy, critic = _has_gradient(step, "policy"), _has_gradient(step, "critic")
+    names = set(weights_of(trainer))
+    lora = {name for name in names if "lora_" in name and not name.startswith("critic.")}
+    assert policy == (names - critic if mode == "shared_full" else lora)
+    assert critic == {name for name in names if name.startswith("critic.")}
+    assert len(critic) == {"adapter": 2 + 8, "model": 2 + 20}.get(mode, 2)
+
+
+def test_detached_shared_critic_leaves_the_policys_gradient_free_of_the_value_loss(run, scripted):
+    settings = {"rollout_func": scripted, "per_device_train_batch_size": 8, "max_steps": 1}
+    gradients = {}
+    for coef in (0.0, 100.0):
+        _, recorder = run("shared_detach", vf_coef=coef, **settings)
+        gradients[coef] = recorder.steps[0].gradients
+    _, recorder = run("shared", vf_coef=100.0, **settings)
+    joint = recorder.steps[0].gradients
+    policy = [name for name in joint if "lora_" in name]
+    for name in policy:
+        assert torch.equal(gradients[0.0][name], gradients[100.0][name])
+        assert not torch.allclose(joint[name], gradients[100.0][name], rtol=0.1)
+
+
+@pytest.mark.parametrize("placement", ["reward", "loss"])
+@pytest.mark.parametrize("mode", MODES)
+def test_requires_grad_after_generation_and_reference_pass_is_as_before(build_trainer, weights_of, mode, placement):
+    trainer = build_trainer(mode, kl_coef=0.1, kl_placement=placement)
+    before = {name: parameter.requires_grad for name, parameter in weights_of(trainer).items()}
+    trainer.model.train()
+    trainer._generate_and_score_completions([{"prompt": "1+1="} for _ in range(4)])
+    assert {name: parameter.requires_grad for name, parameter in weights_of(trainer).items()} == before
+    assert sum(before.values()) > 2
+
+
+def _split_run(run, scripted, mode, batch_size, steps, **settings):
+    trainer, recorder = run(
+        mode,
+        rollout_func=scripted,
+        per_device_train_batch_size=batch_size,
+        gradient_accumulation_steps=steps,
+        **{"num_iterations": 2, "entropy_coef": 0.05, "vf_coef": 0.5, **settings},
+    )
+    return trainer, recorder.steps
+
+
+def _assert_same_run(one, other, logs_of):
+    for (trainer, steps), (other_trainer, other_steps) in [(one, other)]:
+        for step, other_step in zip(steps, other_steps, strict=True):
+            names = _trainable(step)
+            assert names == _trainable(other_step)
+            _assert_gradients_equal(
+                {n: other_step.gradients[n] for n in names}, {n: step.gradients[n] for n in names}, atol=3e-6
+            )
+        prefixes = ("value/", "objective/", "policy/", "loss")
+        for row, other_row in zip(logs_of(trainer, *prefixes), logs_of(other_trainer, *prefixes), strict=True):
+            assert row.keys() == other_row.keys() and len(row) > 60
+            for name in row:
+                assert other_row[name] == pytest.approx(row[name], abs=1e-5, rel=1e-4), name
+
+
+@pytest.mark.parametrize("kl", ["loss", "reward"])
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_gradients_and_figures_do_not_depend_on_the_split_into_micro_batches(run, scripted, logs_of, loss_type, kl):
+    settings = {**KL_IN_LOSS, "kl_placement": kl, "loss_type": loss_type}
+    mode = "adapter" if kl == "loss" else "shared"
+    whole = _split_run(run, scripted, mode, 8, 1, **settings)
+    for batch_size, steps in ((4, 2), (2, 4)):
+        _assert_same_run(whole, _split_run(run, scripted, mode, batch_size, steps, **settings), logs_of)
+
+
+@pytest.mark.parametrize("mode", ["model", "shared_full", "shared_detach"])
+def test_gradients_and_figures_of_every_critic_do_not_depend_on_the_split(run, scripted, logs_of, mode):
+    settings = {**KL_IN_LOSS, "loss_type": "grpo"}
+    whole = _split_run(run, scripted, mode, 8, 1, **settings)
+    _assert_same_run(whole, _split_run(run, scripted, mode, 2, 4, **settings), logs_of)
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo"])
+def test_minibatches_do_not_depend_on_the_split_into_micro_batches(run, scripted, logs_of, loss_type):
+    settings = {**KL_IN_LOSS, "loss_type": loss_type, "num_mini_batches": 2, "max_steps": 4}
+    whole = _split_run(run, scripted, "adapter", 4, 1, **settings)
+    _assert_same_run(whole, _split_run(run, scripted, "adapter", 2, 2, **settings), logs_of)
+
+
+def test_adaptive_entropy_does_not_depend_on_the_split_into_micro_batches(run, scripted, logs_of):
+    settings = {
+        "use_adaptive_entropy": True,
+        "entropy_target": 5.0,
+        "entropy_coef_delta": 0.01,
+        "num_iterations": 1,
+        "max_steps": 3,
+    }
+    whole = _split_run(run, scripted, "adapter", 8, 1, **settings)
+    _assert_same_run(whole, _split_run(run, scripted, "adapter", 2, 4, **settings), logs_of)
+
+
+# --- parity with TRL ----------------------------------------------------------------------------------------------
+
+
+def _loss_and_gradients(compute, trainer, batch, weights_of):
+    weights = {n: p for n, p in weights_of(trainer).items() if p.requires_grad and not n.startswith("critic.")}
+    trainer.model.zero_grad()
+    loss = compute(trainer.model, batch)
+    loss.backward()
+    return loss.item(), {name: p.grad.clone() for name, p in weights.items()}
+
+
+@pytest.mark.parametrize("mode", ["shared_detach", "adapter"])
+@pytest.mark.parametrize("loss_type", [*LOSS_TYPES, "bnpo"])
+def test_policy_term_and_kl_equal_trls_own_loss(build_trainer, awaken, weights_of, scripted, loss_type, mode):
+    beta = 0.3
+    trainer = build_trainer(
+        mode,
+        rollout_func=scripted,
+        per_device_train_batch_size=8,
+        num_iterations=2,
+        loss_type=loss_type,
+        kl_coef=beta,
+        kl_placement="loss",
+        kl_estimator="k3",
+        vf_coef=0.0,
+    )
+    awaken(trainer)
+    trainer.create_optimizer()
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    rows = [trainer.train_dataset[index] for index in range(8)]
+    trainer._open_window()
+    batch = trainer._generate_and_score_completions(rows)
+    noise = torch.randn(batch["old_per_token_logps"].shape, generator=torch.Generator().manual_seed(0))
+    batch["old_per_token_logps"] += 0.2 * noise  # ratios other than 1, some of them clipped
+    ours, our_gradients = _loss_and_gradients(trainer._compute_loss, trainer, batch, weights_of)
+    stock = lambda model, inputs: GRPOTrainer._compute_loss(trainer, model, inputs)  # noqa: E731
+    theirs, their_gradients = _loss_and_gradients(stock, trainer, batch, weights_of)
+    assert trainer.beta == beta
+    assert ours == pytest.approx(theirs, abs=1e-5)
+    for name, gradient in their_gradients.items():
+        torch.testing.assert_close(our_gradients[name], gradient, atol=1e-6, rtol=1e-4)
