@@ -44,6 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--beta", type=float, default=0.0)
     parser.add_argument("--checkpointing", action="store_true", help="always on for 1.7b and 8b")
+    parser.add_argument("--repeats", type=int, default=1, help="runs of each variant, taken in turn")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS))
     parser.add_argument("--output", help="JSON file")
     parser.add_argument("--variant", help=argparse.SUPPRESS)
@@ -113,6 +114,7 @@ def run_variant(args: argparse.Namespace) -> None:
     path = resolve_model("smol") if args.model == "smol" else str(Path(args.folder) / ("nf4" if args.four_bit else ""))
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, device_map={"": 0} if cuda else None)
     seconds: list[float] = []
+    generation: list[float] = []
 
     class Clock(TrainerCallback):
         start = 0.0
@@ -163,11 +165,21 @@ def run_variant(args: argparse.Namespace) -> None:
     else:
         trainer = PPOTrainer(args=PPOConfig(critic=args.variant, **common), **keywords)
     trainer.remove_callback(transformers.PrinterCallback)
+    generate = trainer._generate_single_turn
+
+    def timed_generate(*positional, **named):
+        start = time.perf_counter()
+        result = generate(*positional, **named)  # returns lists, so the device is done
+        generation.append(time.perf_counter() - start)
+        return result
+
+    trainer._generate_single_turn = timed_generate
     trainer.train()
     rows = [row for row in trainer.state.log_history if "loss" in row]
     peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     critic = statistics.median(row.get("critic/seconds", 0.0) for row in rows)
-    print("RESULT " + json.dumps({"seconds": seconds, "critic_seconds": critic, "peak_gib": peak / 2**30}), flush=True)
+    figures = {"seconds": seconds, "generation": generation, "critic_seconds": critic, "peak_gib": peak / 2**30}
+    print("RESULT " + json.dumps(figures), flush=True)
 
 
 def machine() -> dict:
@@ -178,32 +190,54 @@ def machine() -> dict:
     return {"device": device, "python": platform.python_version(), **{name: version(name) for name in names}}
 
 
+def run_in_process(variant: str, folder: str) -> dict:
+    command = [sys.executable, __file__, *sys.argv[1:], "--variant", variant, "--folder", folder]
+    run = subprocess.run(command, capture_output=True, text=True)
+    lines = [line for line in run.stdout.splitlines() if line.startswith("RESULT ")]
+    if not lines:
+        print(run.stdout[-3000:], run.stderr[-3000:])
+        sys.exit(f"{variant} failed")
+    return json.loads(lines[-1].removeprefix("RESULT "))
+
+
+def combine(variant: str, runs: list[dict]) -> dict:
+    """One variant over its runs; the first step of each warms up and does not count."""
+    seconds = [s for run in runs for s in run["seconds"][1:]]
+    generation = [s for run in runs for s in run["generation"][1:]]
+    result = {
+        "median_step_s": statistics.median(seconds),
+        "median_generation_s": statistics.median(generation),
+        "median_rest_s": statistics.median(a - b for a, b in zip(seconds, generation, strict=True)),
+        "critic_s": statistics.median(run["critic_seconds"] for run in runs),
+        "peak_gib": max(run["peak_gib"] for run in runs),
+        "step_s": seconds,
+    }
+    parts = f"generation {result['median_generation_s']:.2f}, rest {result['median_rest_s']:.2f}"
+    print(
+        f"{variant:8} {result['median_step_s']:7.2f} s a step ({parts}, critic's passes {result['critic_s']:.2f}), "
+        f"{result['peak_gib']:.2f} GiB peak",
+        flush=True,
+    )
+    return result
+
+
 def main() -> None:
     args = arguments()
     if args.variant:
         run_variant(args)
         return
-    results = {}
     with tempfile.TemporaryDirectory() as folder:
         if args.model != "smol":
             build_random_model(args, Path(folder))
-        for variant in args.variants:
-            command = [sys.executable, __file__, *sys.argv[1:], "--variant", variant, "--folder", folder]
-            run = subprocess.run(command, capture_output=True, text=True)
-            lines = [line for line in run.stdout.splitlines() if line.startswith("RESULT ")]
-            if not lines:
-                print(run.stdout[-3000:], run.stderr[-3000:])
-                sys.exit(f"{variant} failed")
-            result = json.loads(lines[-1].removeprefix("RESULT "))
-            result["median_step_s"] = statistics.median(result["seconds"][1:])  # the first step warms up
-            results[variant] = result
-            print(
-                f"{variant:8} {result['median_step_s']:7.2f} s a step  {result['peak_gib']:6.2f} GiB peak", flush=True
-            )
+        runs: dict[str, list[dict]] = {variant: [] for variant in args.variants}
+        for variant in args.variants * args.repeats:
+            runs[variant].append(run_in_process(variant, folder))
+    results = {variant: combine(variant, measured) for variant, measured in runs.items()}
     base = results.get("grpo")
     report = {"command": "python " + " ".join(sys.argv), "machine": machine(), "results": results, "ratios": {}}
     for variant in [v for v in results if base and v != "grpo"]:
-        ratios = {key: results[variant][key] / base[key] for key in ("median_step_s", "peak_gib")}
+        keys = ("median_step_s", "median_rest_s", "peak_gib")
+        ratios = {key: results[variant][key] / base[key] for key in keys}
         report["ratios"][variant] = ratios
         print(f"{variant} / grpo: step time {ratios['median_step_s']:.2f}, peak memory {ratios['peak_gib']:.3f}")
     if args.output:

@@ -132,6 +132,7 @@ class CheckpointMixin(GRPOTrainer):
     """
 
     _staging: Path | None = None
+    _sampler: Any = None
 
     def _get_output_dir(self, trial: Any) -> str:
         return super()._get_output_dir(trial) if self._staging is None else str(self._staging)
@@ -211,6 +212,21 @@ class CheckpointMixin(GRPOTrainer):
         load_critic(self.critic, resume_from_checkpoint)
         self.critic.enable_gradients()
 
+    def _load_best_model(self) -> None:
+        super()._load_best_model()
+        load_critic(self.critic, self.state.best_model_checkpoint)  # values of another policy would be of no use
+        self.critic.enable_gradients()
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        self._sampler = super()._get_train_sampler(dataset)
+        return self._sampler
+
+    def _skip_orders(self, num_epochs: int) -> None:
+        """TRL's sampler draws an order each epoch, and in a resumed run would begin with that of the first one."""
+        if getattr(self._sampler, "shuffle", False):
+            for _ in range(num_epochs):
+                torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
@@ -224,6 +240,7 @@ class CheckpointMixin(GRPOTrainer):
         return {
             "num_processes": self.accelerator.num_processes,
             "step": self._step,
+            "epochs": int(self.state.epoch or 0),
             "buffered_inputs": None if between else self._buffered_inputs,
             "rollouts": None if between else self._rollouts,
             "updates_stopped": self._updates_stopped and not between,
@@ -237,6 +254,7 @@ class CheckpointMixin(GRPOTrainer):
                 f"The checkpoint was written by {state['num_processes']} processes and this run has "
                 f"{self.accelerator.num_processes}; resume with the same number."
             )
+        self._skip_orders(state["epochs"])
         self._step = state["step"]
         self._buffered_inputs = state["buffered_inputs"]
         self._rollouts = state["rollouts"]

@@ -18,6 +18,9 @@ from trl_ext.ppo import checks, scoring
 from trl_ext.ppo.critic import MULTIMODAL_KEYS, SharedCritic, backbone_of, run_backbone
 
 _FULL_KL_BYTES = 2**28  # logits of one chunk of the full divergence, per model
+# Positions in one forward pass of the critic without gradients. A small model on a GPU is bound by kernel launches, so
+# fewer, larger passes are faster; this many hidden states are still less than a training step holds.
+_ROLLOUT_POSITIONS = 8192
 
 
 def loss_mask(inputs: dict[str, Any]) -> torch.Tensor:
@@ -67,13 +70,19 @@ class RolloutStage(GRPOTrainer):
         args = self.args
         return args.per_device_train_batch_size if self.model.training else args.per_device_eval_batch_size
 
+    def _critic_batch_size(self, inputs: dict[str, Any]) -> int:
+        if self.accelerator.device.type == "cpu":
+            return self._forward_batch_size()
+        length = inputs["prompt_ids"].size(1) + inputs["completion_ids"].size(1)
+        return max(self._forward_batch_size(), _ROLLOUT_POSITIONS // length)
+
     def _estimate(self, output: dict[str, Any], values: torch.Tensor | None, mode: str) -> dict[str, torch.Tensor]:
         """Advantages, targets and old values of this process's rollouts."""
         accounting = self._accounting[mode]
         mask = loss_mask(output)
         if values is None:
             with accounting.cost.section(mask.numel()), self._no_grad_checkpointing(), self.accelerator.autocast():
-                values = self.critic.rollout_values(output, self._forward_batch_size())
+                values = self.critic.rollout_values(output, self._critic_batch_size(output))
         checks.check_values(values, self.args.critic_learning_rate or 0.0)
         scores, truncated = self._scores(output, mode)
         scored = ~torch.isnan(scores)

@@ -200,7 +200,11 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
 
 def _float32_adapter(model: Any) -> dict[str, torch.Tensor]:
     """Float32 copies of the trainable weights of a quantised PeftModel: TRL rounds them to bfloat16."""
-    if isinstance(model, str) or not is_peft_model(model) or not getattr(model, "is_quantized", getattr(model, "is_loaded_in_4bit", False)):
+    if (
+        isinstance(model, str)
+        or not is_peft_model(model)
+        or not getattr(model, "is_quantized", getattr(model, "is_loaded_in_4bit", False))
+    ):
         return {}
     return {n: p.detach().float().clone() for n, p in model.named_parameters() if p.requires_grad}
 

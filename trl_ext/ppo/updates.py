@@ -167,7 +167,7 @@ class UpdateStage(ObjectiveStage):
             return {}
         rollouts, accounting = self._rollouts, PPOAccounting(self.accelerator.device)
         with self._no_grad_checkpointing(), self.accelerator.autocast():
-            values = self.critic.rollout_values(rollouts, self._forward_batch_size())[:, :-1]
+            values = self.critic.rollout_values(rollouts, self._critic_batch_size(rollouts))[:, :-1]
         accounting.critic.update(values, rollouts["returns"], rollouts["value_mask"])
         figures = accounting.critic.reduce(self.accelerator).compute()
         return {f"value/{name}_after": figures[name] for name in ("explained_variance", "rmse") if name in figures}
