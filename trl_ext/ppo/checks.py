@@ -57,7 +57,7 @@ def check_distribution(accelerator: Any) -> None:
 def check_quantization(model: Any, device: torch.device) -> None:
     """4-bit weights that compute in float32 on a GPU are several times slower, and nothing says so."""
     config = getattr(model.config, "quantization_config", None)
-    if not getattr(config, "load_in_4bit", False) or config.bnb_4bit_compute_dtype != torch.float32:
+    if config is None or not getattr(config, "load_in_4bit", False) or config.bnb_4bit_compute_dtype != torch.float32:
         return
     if device.type == "cuda":
         raise UserError(
@@ -80,7 +80,7 @@ def check_dropout(model: nn.Module, disable_dropout: bool) -> None:
             )
 
 
-def check_full_kl(model: nn.Module, kl_estimator: str) -> None:
+def check_full_kl(model: Any, kl_estimator: str) -> None:
     """The full divergence needs plain logits."""
     config = model.config.get_text_config()
     scaling = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")

@@ -67,13 +67,13 @@ class ValueHead(nn.Module):
             return self.linear(hidden_states).squeeze(-1)
 
 
-def backbone_of(model: nn.Module) -> nn.Module:
+def backbone_of(model: Any) -> nn.Module:
     """The module that returns `last_hidden_state`: the causal LM below PEFT, without its LM head."""
     base = model.get_base_model() if is_peft_model(model) else model
     return base.base_model if isinstance(base, PreTrainedModel) else base
 
 
-def hidden_size_of(model: nn.Module) -> int:
+def hidden_size_of(model: Any) -> int:
     """Width of the model's last hidden state."""
     return int(model.config.get_text_config().hidden_size)
 
@@ -155,7 +155,9 @@ class AdapterCritic(Critic):
         self._add_adapter(seed)
         self.backbone = backbone_of(model)
         self._parameters = {n: p for n, p in model.named_parameters() if f".{VALUE_ADAPTER}." in n}
-        self._switches = [m for m in model.modules() if hasattr(m, "_active_adapter") and isinstance(m, nn.Module)]
+        self._switches: list[Any] = [
+            m for m in model.modules() if hasattr(m, "_active_adapter") and isinstance(m, nn.Module)
+        ]
 
     def _add_adapter(self, seed: int) -> None:
         trainable = {name for name, p in self.model.named_parameters() if p.requires_grad}
@@ -246,7 +248,7 @@ class ModelCritic(Critic):
 
     mode = "model"
 
-    def __init__(self, value_model: str | nn.Module, vocab_size: int, init_kwargs: dict[str, Any]) -> None:
+    def __init__(self, value_model: Any, vocab_size: int, init_kwargs: dict[str, Any]) -> None:
         if isinstance(value_model, str):
             value_model = _load_value_model(value_model, init_kwargs)
         rows = value_model.get_input_embeddings().weight.shape[0]
@@ -283,7 +285,7 @@ def _load_value_model(path: str, init_kwargs: dict[str, Any]) -> nn.Module:
     return model
 
 
-def _score_head(model: nn.Module) -> nn.Linear | None:
+def _score_head(model: Any) -> nn.Linear | None:
     base = model.get_base_model() if is_peft_model(model) else model
     score = getattr(base, "score", None)
     score = getattr(score, "original_module", score)

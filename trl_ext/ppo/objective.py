@@ -20,6 +20,9 @@ _PER_TOKEN_LOSSES = ("cispo", "dapo", "vespo")  # TRL divides these by the token
 class ObjectiveStage(RolloutStage):
     """From a generation batch to the scalar that is differentiated."""
 
+    beta: float
+    _buffered_inputs: Any
+
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         if not self.model.training:
             return super()._prepare_inputs(generation_batch)

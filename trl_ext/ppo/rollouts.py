@@ -13,9 +13,11 @@ from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import use_adapter
 
-from trl_ext.kl import full_kl, kl_estimate
+from trl_ext.kl import FixedKL, full_kl, kl_estimate
 from trl_ext.ppo import checks, scoring
-from trl_ext.ppo.critic import MULTIMODAL_KEYS, SharedCritic, backbone_of, run_backbone
+from trl_ext.ppo.accounting import PPOAccounting
+from trl_ext.ppo.config import PPOConfig
+from trl_ext.ppo.critic import MULTIMODAL_KEYS, Critic, SharedCritic, backbone_of, run_backbone
 
 _FULL_KL_BYTES = 2**28  # logits of one chunk of the full divergence, per model
 # Positions in one forward pass of the critic without gradients. A small model on a GPU is bound by kernel launches, so
@@ -31,6 +33,17 @@ def loss_mask(inputs: dict[str, Any]) -> torch.Tensor:
 
 class RolloutStage(GRPOTrainer):
     """Everything between a batch of prompts and a generation batch that can be trained on."""
+
+    args: PPOConfig
+    critic: Critic
+    kl_controller: FixedKL
+    reward_scale: scoring.RunningScale
+    _accounting: dict[str, PPOAccounting]
+    _rewards_per_func: torch.Tensor | None  # (B_global, number of reward functions), as TRL gathered them
+    _rollouts: dict[str, Any] | None  # the last generation batch, whole
+    _pass: tuple[Any, ...] | None  # what TRL's last log-probability pass returned
+    _hidden: list[torch.Tensor]  # what `_record_hidden` collected
+    _recording: str | None
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         rewards_per_func = super()._calculate_rewards(*args, **kwargs)

@@ -142,19 +142,19 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
 
     def _init_ppo_state(self) -> None:
         args = self.args
-        self.kl_controller: FixedKL | AdaptiveKL = FixedKL(args.beta)
+        self.kl_controller = FixedKL(args.beta)
         if args.kl_target is not None:
             self.kl_controller = AdaptiveKL(args.beta, target=args.kl_target, horizon=args.kl_horizon)
         self.reward_scale = scoring.RunningScale()
         self._accounting = {mode: PPOAccounting(self.accelerator.device) for mode in ("train", "eval")}
-        self._rewards_per_func: torch.Tensor | None = None
-        self._rollouts: dict[str, Any] | None = None  # the last generation batch, whole
-        self._pass: tuple[Any, ...] | None = None  # what TRL's last log-probability pass returned
-        self._hidden: list[torch.Tensor] = []  # hidden states or values of policy passes, see `_record_hidden`
-        self._recording: str | None = None
+        self._rewards_per_func = None
+        self._rollouts = None
+        self._pass = None
+        self._hidden = []
+        self._recording = None
         self._updates_stopped = False
         self._window_open = False
-        self._window: torch.Tensor | None = None  # sums of one optimizer step, see `_add_to_window`
+        self._window = None
 
     def _init_critic(self, value_model: str | nn.Module | None) -> None:
         self.critic = build_critic(self.model, self.args, value_model)

@@ -16,6 +16,10 @@ from trl_ext.ppo.objective import ObjectiveStage
 class UpdateStage(ObjectiveStage):
     """From gradients to a step, and from a step to the log."""
 
+    _updates_stopped: bool  # until the next rollouts, by target_kl
+    _window_open: bool
+    _window: torch.Tensor | None  # sums of one optimizer step, see `_add_to_window`
+
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         if self._step % (self.args.steps_per_generation * self.num_iterations) == 0:
             self._updates_stopped = False
@@ -80,10 +84,10 @@ class UpdateStage(ObjectiveStage):
         for parameter in parameters:
             if parameter.grad is None:  # every process must bring the same tensors
                 parameter.grad = torch.zeros_like(parameter)
-        flat = torch.cat([p.grad.flatten().float() for p in parameters])  # type: ignore[union-attr]
+        flat = torch.cat([p.grad.flatten().float() for p in parameters])
         flat = self.accelerator.reduce(flat, reduction="mean")
         for parameter, gradient in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-            parameter.grad.copy_(gradient.view_as(parameter))  # type: ignore[union-attr]
+            parameter.grad.copy_(gradient.view_as(parameter))
 
     def _clip_grad_norm(self, model: Any) -> Any:
         scaler = getattr(self.accelerator, "scaler", None)

@@ -79,64 +79,71 @@ def scripted():
     return scripted_rollouts
 
 
+def lora_config(**overrides):
+    return LoraConfig(**{"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **overrides})
+
+
+def quick_config(**overrides):
+    """A PPOConfig for a run of a second."""
+    settings = {
+        "per_device_train_batch_size": 4,
+        "per_device_eval_batch_size": 4,
+        "max_completion_length": 8,
+        "max_steps": 2,
+        "learning_rate": 1e-2,
+        "critic_learning_rate": 1e-2,
+        "lr_scheduler_type": "constant",
+        "gradient_checkpointing": False,
+        "report_to": [],
+        "save_strategy": "no",
+        "logging_steps": 1,
+        "disable_tqdm": True,
+    }
+    return PPOConfig(**{**settings, **overrides})
+
+
+TRAINER_ARGUMENTS = ("model", "reward_funcs", "train_dataset", "eval_dataset", "rollout_func", "peft_config")
+TRAINER_ARGUMENTS += ("callbacks", "value_model", "processing_class", "quantization_config", "tools", "optimizers")
+
+
+def quick_trainer(mode, tiny_path, *, full=None, prompts=PROMPTS, **settings):
+    """A PPOTrainer: `mode` is a key of MODES, arguments of the trainer go by name, the rest goes to PPOConfig.
+
+    `full=True` (or the mode "shared_full") trains full weights of a saved model, which TRL can load as the reference.
+    """
+    critic, mode_is_full, extra = MODES[mode]
+    full = mode_is_full if full is None else full
+    given = {name: settings.pop(name) for name in TRAINER_ARGUMENTS if name in settings}
+    arguments = {
+        "model": str(tiny_path) if full else tiny_model(),
+        "processing_class": tiny_tokenizer(),
+        "reward_funcs": letter_reward,
+        "train_dataset": Dataset.from_dict({"prompt": list(prompts)}),
+        "peft_config": None if full else lora_config(),
+        "value_model": tiny_model(seed=7) if critic == "model" else None,
+        **given,
+    }
+    trainer = PPOTrainer(args=quick_config(critic=critic, **{**extra, **settings}), **arguments)
+    trainer.remove_callback(transformers.PrinterCallback)
+    return trainer
+
+
 @pytest.fixture
 def lora():
-    def build(**overrides):
-        return LoraConfig(**{"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **overrides})
-
-    return build
+    return lora_config
 
 
 @pytest.fixture
 def config(tmp_path):
-    """Builds a PPOConfig for a run of a second."""
-
-    def build(**overrides):
-        settings = {
-            "output_dir": str(tmp_path / "out"),
-            "per_device_train_batch_size": 4,
-            "per_device_eval_batch_size": 4,
-            "max_completion_length": 8,
-            "max_steps": 2,
-            "learning_rate": 1e-2,
-            "critic_learning_rate": 1e-2,
-            "lr_scheduler_type": "constant",
-            "gradient_checkpointing": False,
-            "report_to": [],
-            "save_strategy": "no",
-            "logging_steps": 1,
-            "disable_tqdm": True,
-        }
-        return PPOConfig(**{**settings, **overrides})
-
-    return build
+    return lambda **overrides: quick_config(**{"output_dir": str(tmp_path / "out"), **overrides})
 
 
 @pytest.fixture
-def build_trainer(config, lora, tiny_model_path):
-    """Builds a PPOTrainer: `mode` is a key of MODES, arguments of the trainer by name, the rest goes to PPOConfig.
+def build_trainer(tmp_path, tiny_model_path):
+    """`quick_trainer` with a folder of this test."""
 
-    `full=True` (or the mode "shared_full") trains full weights of a saved model, which TRL can load as the reference.
-    """
-    arguments = ("model", "reward_funcs", "train_dataset", "eval_dataset", "rollout_func", "peft_config", "callbacks")
-    arguments += ("value_model", "processing_class", "quantization_config", "tools", "optimizers")
-
-    def build(mode="adapter", *, full=None, prompts=PROMPTS, **settings):
-        critic, mode_is_full, extra = MODES[mode]
-        full = mode_is_full if full is None else full
-        given = {name: settings.pop(name) for name in arguments if name in settings}
-        kwargs = {
-            "model": str(tiny_model_path) if full else tiny_model(),
-            "processing_class": tiny_tokenizer(),
-            "reward_funcs": letter_reward,
-            "train_dataset": Dataset.from_dict({"prompt": list(prompts)}),
-            "peft_config": None if full else lora(),
-            "value_model": tiny_model(seed=7) if critic == "model" else None,
-            **given,
-        }
-        trainer = PPOTrainer(args=config(critic=critic, **{**extra, **settings}), **kwargs)
-        trainer.remove_callback(transformers.PrinterCallback)
-        return trainer
+    def build(mode="adapter", **settings):
+        return quick_trainer(mode, tiny_model_path, **{"output_dir": str(tmp_path / "out"), **settings})
 
     return build
 
