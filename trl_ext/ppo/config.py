@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trl import GRPOConfig
 
@@ -145,6 +145,10 @@ class PPOConfig(GRPOConfig):
     num_mini_batches: int | None = _field(None, "Optimizer steps in one pass over the rollouts.")
     value_after_update: bool = _field(True, "Log explained variance after the update, too.")
     save_critic: bool = _field(False, "Write the critic beside the final model.")
+
+    if TYPE_CHECKING:  # TRL's fields, whose types do not reach the checker
+        steps_per_generation: int | None = None
+        bf16: bool | None = None
 
     def __post_init__(self) -> None:
         self._resolve_aliases()

@@ -155,9 +155,7 @@ class AdapterCritic(Critic):
         self._add_adapter(seed)
         self.backbone = backbone_of(model)
         self._parameters = {n: p for n, p in model.named_parameters() if f".{VALUE_ADAPTER}." in n}
-        self._switches: list[Any] = [
-            m for m in model.modules() if hasattr(m, "_active_adapter") and isinstance(m, nn.Module)
-        ]
+        self._switches: list[Any] = [m for m in model.modules() if hasattr(m, "_active_adapter")]
 
     def _add_adapter(self, seed: int) -> None:
         trainable = {name for name, p in self.model.named_parameters() if p.requires_grad}

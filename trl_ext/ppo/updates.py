@@ -81,13 +81,11 @@ class UpdateStage(ObjectiveStage):
         parameters = list(self.critic.parameters().values())
         if self.accelerator.num_processes == 1:
             return
-        for parameter in parameters:
-            if parameter.grad is None:  # every process must bring the same tensors
-                parameter.grad = torch.zeros_like(parameter)
-        flat = torch.cat([p.grad.flatten().float() for p in parameters])
-        flat = self.accelerator.reduce(flat, reduction="mean")
+        # every process must bring the same tensors, with or without a gradient
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = self.accelerator.reduce(torch.cat([g.flatten().float() for g in gradients]), reduction="mean")
         for parameter, gradient in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-            parameter.grad.copy_(gradient.view_as(parameter))
+            parameter.grad = gradient.view_as(parameter).to(parameter.dtype)
 
     def _clip_grad_norm(self, model: Any) -> Any:
         scaler = getattr(self.accelerator, "scaler", None)
