@@ -234,7 +234,16 @@ def main() -> None:
             runs[variant].append(run_in_process(variant, folder))
     results = {variant: combine(variant, measured) for variant, measured in runs.items()}
     base = results.get("grpo")
-    report = {"command": "python " + " ".join(sys.argv), "machine": machine(), "results": results, "ratios": {}}
+    model = {"smol": "SmolLM2-135M float32"}.get(
+        args.model, f"{args.model.upper()} {'nf4' if args.four_bit else 'bf16'}"
+    )
+    report = {
+        "command": "python " + " ".join(sys.argv),
+        "work": f"{model}, {args.batch} x {args.length} tokens",
+        "machine": machine(),
+        "results": results,
+        "ratios": {},
+    }
     for variant in [v for v in results if base and v != "grpo"]:
         keys = ("median_step_s", "median_rest_s", "peak_gib")
         ratios = {key: results[variant][key] / base[key] for key in keys}

@@ -80,6 +80,22 @@ def _check_keys(path: Path, options: set[str]) -> None:
             raise UserError(f"unknown key {key!r} in {path}{did_you_mean(str(key), known)}")
 
 
+def quiet_libraries() -> None:
+    """Silence what the libraries below say about each other's deprecations and about optional kernels.
+
+    To be called before they are imported: some speak while they are.
+    """
+    import logging
+    import warnings
+
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*will be removed in v6.*", category=FutureWarning)
+    warnings.filterwarnings("ignore", message=".*pin_memory.*", category=UserWarning)
+    import transformers
+
+    transformers.logging.disable_progress_bar()
+
+
 def load_reward(name: str) -> Any:
     """A reward function by name: one of TRL's, or `module.function` from the current folder or an installed package."""
     if "." not in name:

@@ -98,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def build_trainer(args: Any, **overrides: Any) -> tuple[Any, list[dict[str, Any]]]:
     """The demo's trainer and its held-out rows; `overrides` are fields of PPOConfig."""
+    from trl_ext.scripts._training import quiet_libraries
+
+    quiet_libraries()
     import torch
     import transformers
     from datasets import Dataset

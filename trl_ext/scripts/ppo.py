@@ -40,6 +40,9 @@ def main(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         print(_HELP, end="")
         return 0
+    from trl_ext.scripts._training import quiet_libraries
+
+    quiet_libraries()
     script_args, training_args, model_args = _parse(argv)
     return train(script_args, training_args, model_args, argv)
 
