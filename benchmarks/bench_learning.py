@@ -68,14 +68,8 @@ def main() -> None:
     print(f"last five steps: {statistics.mean(means):.3f} ± {statistics.pstdev(means):.3f} over {args.seeds} seeds")
     if args.output:
         command = "python " + " ".join(sys.argv)
-        report = {
-            "command": command,
-            "completions": args.completions,
-            "machine": machine(),
-            "critic": args.critic,
-            "passed": passed,
-            "runs": runs,
-        }
+        report = {"command": command, "machine": machine(), "completions": args.completions}
+        report |= {"critic": args.critic, "passed": passed, "runs": runs}
         Path(args.output).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     sys.exit(0 if passed else 1)
 

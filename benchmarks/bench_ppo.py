@@ -234,9 +234,8 @@ def main() -> None:
             runs[variant].append(run_in_process(variant, folder))
     results = {variant: combine(variant, measured) for variant, measured in runs.items()}
     base = results.get("grpo")
-    model = {"smol": "SmolLM2-135M float32"}.get(
-        args.model, f"{args.model.upper()} {'nf4' if args.four_bit else 'bf16'}"
-    )
+    random_model = f"{args.model.upper()} {'nf4' if args.four_bit else 'bf16'}"
+    model = "SmolLM2-135M float32" if args.model == "smol" else random_model
     report = {
         "command": "python " + " ".join(sys.argv),
         "work": f"{model}, {args.batch} x {args.length} tokens",

@@ -56,7 +56,7 @@ def section() -> str:
     parts = [
         "**It learns.** SmolLM2-135M, LoRA, two-digit additions:",
         learning_table(),
-        "**What the critic costs.** The same work as TRL's `GRPOTrainer`, ratios of one run (`benchmarks/bench_ppo.py`):",
+        "**What the critic costs.** The same work as TRL's `GRPOTrainer`, in ratios (`benchmarks/bench_ppo.py`):",
         cost_table(),
         "**GAE without a loop over tokens** (`benchmarks/bench_gae.py`, 8 sequences):",
         gae_table(),
