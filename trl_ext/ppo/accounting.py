@@ -187,6 +187,8 @@ class PPOAccounting:
         windows = max(self.num_windows, 1)
         objective = self.objective.reduce(accelerator).compute()
         figures |= {f"objective/{name}": value / windows for name, value in objective.items()}
+        if "policy" in objective:
+            figures["policy/loss"] = objective["policy"] / windows
         figures |= self.cost.compute(state_bytes)
         return figures
 

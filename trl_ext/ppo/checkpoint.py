@@ -120,7 +120,8 @@ def load_state(folder: str | Path, rank: int, device: torch.device) -> dict[str,
     path = Path(folder) / CRITIC_FOLDER / f"state_{rank}.pt"
     if not path.is_file():
         return None
-    state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    location = device if device.type != "cpu" else "cpu"  # several processes name it cpu:0, which torch.load refuses
+    state: dict[str, Any] = torch.load(path, map_location=location, weights_only=True)
     return state
 
 
@@ -259,5 +260,6 @@ class CheckpointMixin(GRPOTrainer):
         self._buffered_inputs = state["buffered_inputs"]
         self._rollouts = state["rollouts"]
         self._updates_stopped = state["updates_stopped"]
-        self.kl_controller.load_state_dict(state["kl_controller"])
+        if self.args.kl_target is not None:  # a fixed coefficient is what this run's configuration says
+            self.kl_controller.load_state_dict(state["kl_controller"])
         self.reward_scale.load_state_dict(state["reward_scale"])

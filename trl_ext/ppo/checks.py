@@ -110,6 +110,16 @@ def check_columns(dataset: Any, reward_funcs: Sequence[Any], names: Sequence[str
             )
 
 
+def check_num_prompts(dataset: Any, args: Any) -> None:
+    """There are enough prompts for one generation batch; with fewer, TRL's sampler gives none and nothing trains."""
+    needed = args.generation_batch_size // args.num_generations
+    if hasattr(dataset, "__len__") and len(dataset) < needed:
+        raise UserError(
+            f"The data set has {len(dataset)} prompts and one generation batch needs {needed}; lower "
+            "per_device_train_batch_size, gradient_accumulation_steps or num_mini_batches, or add prompts."
+        )
+
+
 def _required_columns(function: Any) -> set[str]:
     if isinstance(function, nn.Module) or not callable(function):
         return set()

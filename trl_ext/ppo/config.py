@@ -66,7 +66,7 @@ class PPOConfig(GRPOConfig):
             The critic's gradients are clipped on their own, to this norm. Default: `max_grad_norm`.
         vf_coef (`float`, defaults to `0.1`): Weight of the value loss.
         cliprange_value (`float`, *optional*, defaults to `0.2`):
-            Values may move this far from the rollout's values before the loss clips. `None` turns it off.
+            Values may move this far from the rollout's values before the loss clips. `None` or 0 turns it off.
         gamma (`float`, defaults to `1.0`): Discount factor, a token.
         lam (`float`, defaults to `0.95`): GAE lambda, for the policy and the critic.
         lam_policy (`float`, *optional*): Lambda of the policy's advantages alone (VC-PPO, arXiv 2503.01491).
@@ -122,7 +122,7 @@ class PPOConfig(GRPOConfig):
     critic_loss: str = _field("mse", "Value loss: 'mse' or 'huber'.")
     critic_max_grad_norm: float | None = _field(None, "Gradient norm the critic is clipped to; max_grad_norm if unset.")
     vf_coef: float = _field(0.1, "Weight of the value loss.")
-    cliprange_value: float | None = _field(0.2, "Clip range of the value loss; none turns it off.")
+    cliprange_value: float | None = _field(0.2, "Clip range of the value loss; 0 turns it off.")
     gamma: float = _field(1.0, "Discount factor.")
     lam: float = _field(0.95, "GAE lambda.")
     lam_policy: float | None = _field(None, "GAE lambda of the policy's advantages, where it differs from lam.")
@@ -153,6 +153,7 @@ class PPOConfig(GRPOConfig):
     def __post_init__(self) -> None:
         self._resolve_aliases()
         self._check_choices()
+        self.cliprange_value = self.cliprange_value or None  # the command line cannot say None
         self._check_ranges()
         self._choose_precision()
         num_generations = self.num_generations

@@ -19,6 +19,7 @@ from torch import nn
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from trl_ext.errors import UserError
+from trl_ext.smol import resolve_model
 
 VALUE_ADAPTER = "value"
 # Tensors a forward pass of a vision-language backbone needs beside the ids; TRL's own names.
@@ -49,7 +50,8 @@ class ValueHead(nn.Module):
     def __init__(self, hidden_size: int, score: nn.Linear | None = None) -> None:
         super().__init__()
         self.normalize = score is None
-        self.linear = nn.Linear(hidden_size, 1, dtype=torch.float32)
+        # without the random numbers of a default initialisation: the rollouts must be those of a run without a critic
+        self.linear = nn.utils.skip_init(nn.Linear, hidden_size, 1, dtype=torch.float32)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
         if score is not None:
@@ -275,9 +277,10 @@ class ModelCritic(Critic):
 
 
 def _load_value_model(path: str, init_kwargs: dict[str, Any]) -> nn.Module:
-    model, info = AutoModelForSequenceClassification.from_pretrained(
-        path, num_labels=1, output_loading_info=True, **{"dtype": torch.float32, **init_kwargs}
-    )
+    with torch.random.fork_rng(devices=[]):  # a missing head is drawn at random
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            path, num_labels=1, output_loading_info=True, **{"dtype": torch.float32, **init_kwargs}
+        )
     if any("score" in key for key in info["missing_keys"]):
         model.score = None  # not a reward model: its head is fresh random weights, and ours starts at zero
     return model
@@ -298,6 +301,8 @@ def build_critic(model: Any, args: Any, value_model: str | nn.Module | None) -> 
     """
     if args.critic != "model" and value_model is not None:
         raise UserError(f"value_model is used by critic='model' only, but critic={args.critic!r}; drop one of them.")
+    if value_model is not None and value_model in (model, model.get_base_model() if is_peft_model(model) else None):
+        raise UserError("value_model is the policy itself; pass a second model, or use critic='shared'.")
     if args.critic == "adapter":
         if not is_peft_model(model):
             raise UserError(
@@ -309,5 +314,7 @@ def build_critic(model: Any, args: Any, value_model: str | nn.Module | None) -> 
         return SharedCritic(model, args.critic_detach)
     if value_model is None:
         raise UserError("critic='model' needs the model: pass value_model='path or Hub id' or a loaded module.")
+    if isinstance(value_model, str):
+        value_model = resolve_model(value_model)
     init_kwargs = {k: v for k, v in (args.model_init_kwargs or {}).items() if k in ("attn_implementation",)}
     return ModelCritic(value_model, model.config.get_text_config().vocab_size, init_kwargs)

@@ -129,7 +129,11 @@ class ObjectiveStage(RolloutStage):
 
     def _entropy_weights(self, inputs: dict[str, Any], mask: torch.Tensor) -> torch.Tensor:
         """A mean over the tokens of the whole optimizer step."""
-        return mask.float() / inputs.get("window_tokens", mask.sum().clamp(min=1.0))
+        if "window_tokens" not in inputs:
+            return mask.float() / mask.sum().clamp(min=1.0)
+        # an epoch may end in a step of fewer micro-batches
+        share = self.current_gradient_accumulation_steps / self.args.gradient_accumulation_steps
+        return mask.float() / (inputs["window_tokens"] * share)
 
     def _entropy_term(
         self, entropies: torch.Tensor, inputs: dict[str, Any], mask: torch.Tensor, coef: float

@@ -73,6 +73,7 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
     }
 
     args: PPOConfig
+    reward_funcs: list[Any]
 
     def __init__(
         self,
@@ -133,8 +134,10 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         evaluation = self.eval_dataset if isinstance(self.eval_dataset, dict) else {"eval": self.eval_dataset}
         for dataset in (self.train_dataset, *evaluation.values()):
             checks.check_columns(dataset, self.reward_funcs, self.reward_func_names, open_ended)
+        checks.check_num_prompts(self.train_dataset, self.args)
 
     def _wrap_rewards(self) -> None:
+        self.reward_funcs = list(self.reward_funcs)  # it may be the caller's list
         for index, (function, name) in enumerate(zip(self.reward_funcs, self.reward_func_names, strict=True)):
             if not isinstance(function, nn.Module):
                 kind = checks.CheckedAsyncReward if is_async_callable(function) else checks.CheckedReward

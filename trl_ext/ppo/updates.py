@@ -52,6 +52,7 @@ class UpdateStage(ObjectiveStage):
         """After the last micro-batch of an optimizer step: reduce, adapt, and drop what must not move."""
         self._window_open = False
         metrics = self._metrics["train"]
+        metrics["value/learning_rate"].append(self.optimizer.param_groups[-1]["lr"])
         if self.args.target_kl is not None:
             metrics["policy/updates_stopped"].append(float(self._updates_stopped))
         if self._updates_stopped:
@@ -145,7 +146,6 @@ class UpdateStage(ObjectiveStage):
             figures = accounting.compute(self.accelerator, self._critic_bytes())
             if mode == "train":
                 figures |= self._after_update()
-                figures["value/learning_rate"] = self.optimizer.param_groups[-1]["lr"]
             for name, value in sorted(figures.items()):
                 self._metrics[mode][name].append(value)
             if "policy/kl_ref_token" in figures:

@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def parse(dataclass_types: Sequence[type], argv: list[str], prog: str) -> tuple[
     for word in argv:
         flag = word.split("=")[0]
         if word.startswith("--") and flag not in {*options, "--config"}:
-            raise UserError(f"unknown flag {flag}{did_you_mean(flag, options)}")
+            raise UserError(f"unknown flag {flag}{did_you_mean(flag, options | {'--model', '--config'})}")
     argv = _find_config(argv, options)
     result: tuple[Any, ...] = parser.parse_args_and_config(argv)
     return result
@@ -153,7 +154,11 @@ def write_resolved_config(output_dir: str, *dataclasses: Any) -> None:
     settings: dict[str, Any] = {}
     for instance in dataclasses:
         values = instance.to_dict() if hasattr(instance, "to_dict") else vars(instance)
-        settings |= {k: v for k, v in values.items() if v is not None and not k.startswith("_")}
+        # None is the default of most fields; where it is not, it says that something was turned off
+        told = {f.name for f in fields(instance) if f.default is not None} if is_dataclass(instance) else set()
+        settings |= {k: v for k, v in values.items() if (v is not None or k in told) and not k.startswith("_")}
+    if "steps_per_generation" in settings:
+        settings.pop("generation_batch_size", None)  # follows from the other one, and TRL takes only one of the two
     plain = json.loads(json.dumps(settings, default=str))
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ Exit status 1 if the accuracy did not rise.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import time
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trl-ext demo", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", default="smol", help="Hub id or folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--critic", default="shared", choices=["adapter", "shared"], help="default: shared")
-    parser.add_argument("--steps", type=int, default=20, help="optimizer steps (default: 20)")
+    parser.add_argument("--steps", type=int, default=15, help="optimizer steps (default: 15)")
     parser.add_argument("--completions", type=int, default=32, help="completions a step (default: 32)")
     parser.add_argument("--output_dir", default="trl-ext-demo", help="default: trl-ext-demo")
     parser.add_argument("--seed", type=int, default=0)
@@ -101,6 +102,8 @@ def build_trainer(args: Any, **overrides: Any) -> tuple[Any, list[dict[str, Any]
     from trl_ext.scripts._training import quiet_libraries
 
     quiet_libraries()
+    # On a busy machine the threads' default spin-waiting makes a step several times slower; read when torch starts.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import torch
     import transformers
     from datasets import Dataset

@@ -68,6 +68,7 @@ def _parse(argv: list[str]) -> tuple[Any, ...]:
 
 def train(script_args: Any, training_args: Any, model_args: Any, argv: list[str]) -> int:
     """Build the trainer from parsed arguments, train, save."""
+    from transformers import PrinterCallback
     from trl import get_peft_config, get_quantization_config
 
     from trl_ext.callbacks import MetricsWriter, ProgressBar
@@ -102,6 +103,7 @@ def train(script_args: Any, training_args: Any, model_args: Any, argv: list[str]
         callbacks=[MetricsWriter(training_args.output_dir), ProgressBar()],
         value_model=script_args.value_model_name_or_path,
     )
+    trainer.remove_callback(PrinterCallback)  # metrics.jsonl holds what it prints over the progress bar
     if trainer.is_world_process_zero():
         write_resolved_config(training_args.output_dir, script_args, training_args, model_args)
     trainer.train(resume_from_checkpoint=_resume_from(training_args))

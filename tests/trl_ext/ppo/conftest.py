@@ -207,9 +207,10 @@ def record():
 def run(build_trainer):
     """Builds, awakens, records and trains: `(trainer, recorder)`."""
 
-    def train(mode="adapter", **settings):
+    def train(mode="adapter", *, awake=True, **settings):
         trainer = build_trainer(mode, **{"max_grad_norm": 0.0, **settings})
-        awaken_weights(trainer)
+        if awake:
+            awaken_weights(trainer)
         recorder = Recorder(trainer)
         trainer.train()
         return trainer, recorder
@@ -282,11 +283,15 @@ class Reference:
         hidden = F.rms_norm(hidden, hidden.shape[-1:], eps=1e-6)
         return hidden @ self.weights["critic.head.linear.weight"][0] + self.weights["critic.head.linear.bias"]
 
-    def token_weights(self, mask):
-        """Weight of each token's term for the loss type, over the whole optimizer step."""
+    def token_weights(self, mask, batch):
+        """Weight of each token's term for the loss type, over the whole optimizer step.
+
+        TRL's token losses divide by the step's share of the tokens of the generation batch.
+        """
         mask, kind = mask.float(), self.args.loss_type
         if kind in ("dapo", "cispo", "vespo"):
-            return mask / mask.sum()
+            args = self.args
+            return mask * args.steps_per_generation / args.gradient_accumulation_steps / batch["num_items_in_batch"]
         if kind in ("grpo", "sapo"):
             return mask / mask.sum(-1, keepdim=True) / len(mask)
         return mask / (len(mask) * self.args.max_completion_length)
@@ -296,7 +301,7 @@ class Reference:
         args, mask = self.args, batch["completion_mask"]
         if "tool_mask" in batch:
             mask = mask * batch["tool_mask"]
-        weights = self.token_weights(mask)
+        weights = self.token_weights(mask, batch)
         logps, entropies, log_probs = self.logps(batch)
         old = batch.get("old_per_token_logps", logps.detach())
         ratio, advantages = (logps - old).exp(), batch["advantages"]

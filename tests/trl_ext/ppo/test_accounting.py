@@ -81,7 +81,9 @@ def test_objective_terms_add_up_with_every_loss_type_and_entropy_bonus(run, logs
     assert any(row["objective/entropy"] < 0 for row in rows) == (entropy != "none")
     # the policy term is the loss of TRL without its bonus, which TRL logs beside a bonus
     if entropy == "static" and loss_type not in ("cispo", "vespo"):
-        assert [row["policy_loss"] for row in rows] == pytest.approx([row["objective/policy"] for row in rows], abs=1e-5)
+        assert [row["policy_loss"] for row in rows] == pytest.approx(
+            [row["objective/policy"] for row in rows], abs=1e-5
+        )
 
 
 def test_objective_entropy_with_adaptive_control_follows_the_gate(run, logs_of):
@@ -95,6 +97,28 @@ def test_objective_entropy_with_adaptive_control_follows_the_gate(run, logs_of):
     assert applied == pytest.approx([0.0, *coefficients[:-1]], rel=1e-4)
     assert coefficients == pytest.approx([0.11, 0.12, 0.13])
     assert [row["objective/entropy"] for row in logs_of(above)] == [0.0, 0.0, 0.0]
+
+
+def _four_letters(prompts, trainer):
+    ids = [tiny_tokenizer()(prompt).input_ids for prompt in prompts]
+    completions = [tiny_tokenizer()(f"{prompt}abcd"[-4:]).input_ids for prompt in prompts]
+    return {"prompt_ids": ids, "completion_ids": completions, "logprobs": None}
+
+
+def test_objective_of_entropy_is_the_mean_in_a_step_of_fewer_micro_batches(run, logs_of):
+    # six prompts are three micro-batches an epoch: a step of two, and a last one of one
+    settings = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "steps_per_generation": 3}
+    settings |= {"rollout_func": _four_letters, "entropy_coef": 0.1, "max_steps": 4}
+    trainer, _ = run("adapter", prompts=["1+1=", "2+2=", "3+3="] * 2, **settings)
+    for row in _assert_terms_add_up(trainer, logs_of, {"policy", "entropy", "value"}):
+        assert row["objective/entropy"] == pytest.approx(-0.1 * row["policy/entropy"], rel=1e-4)
+
+
+def test_objective_of_a_step_over_several_generation_batches_adds_up(run, logs_of):
+    settings = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "steps_per_generation": 1}
+    trainer, _ = run("shared", entropy_coef=0.1, **settings)
+    for row in _assert_terms_add_up(trainer, logs_of, {"policy", "entropy", "value"}):
+        assert row["objective/entropy"] == pytest.approx(-0.1 * row["policy/entropy"], rel=1e-2)
 
 
 def test_objective_of_entropy_with_top_quantile_is_trls(run, logs_of):
@@ -137,7 +161,12 @@ def test_value_figures_of_an_update_agree_with_the_rollouts(run, logs_of, script
 
 
 def test_value_after_update_is_of_the_new_critic(run, logs_of, scripted):
-    settings = {"rollout_func": scripted, "per_device_train_batch_size": 8, "num_iterations": 2, "cliprange_value": None}
+    settings = {
+        "rollout_func": scripted,
+        "per_device_train_batch_size": 8,
+        "num_iterations": 2,
+        "cliprange_value": None,
+    }
     trainer, _ = run("adapter", **settings)
     first, second = logs_of(trainer)
     assert first["value/explained_variance_after"] == pytest.approx(second["value/explained_variance"], abs=1e-5)

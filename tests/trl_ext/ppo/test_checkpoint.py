@@ -1,4 +1,4 @@
-"""A resumed run is the run that was never stopped; a checkpoint is whole or absent; a saved policy is the policy alone."""
+"""A resumed run is the run that never stopped; a checkpoint is whole or absent; a saved policy is the policy alone."""
 
 import copy
 import json
@@ -300,7 +300,9 @@ def test_load_best_model_at_end_restores_policy_and_critic_of_the_best_checkpoin
     evaluate = trainer.evaluate
 
     def scored(*args, **kwargs):
-        history[trainer.state.global_step] = {name: weight.detach().clone() for name, weight in weights_of(trainer).items()}
+        history[trainer.state.global_step] = {
+            name: weight.detach().clone() for name, weight in weights_of(trainer).items()
+        }
         return {**evaluate(*args, **kwargs), "eval_score": next(scores)}
 
     trainer.evaluate = scored

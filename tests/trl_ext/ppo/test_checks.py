@@ -70,6 +70,13 @@ def test_value_model_for_another_critic_is_refused(build_trainer):
     _refused("pass value_model=", build_trainer, "model", value_model=None)
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_value_model_that_is_the_policy_is_refused(build_trainer, lora, full):
+    model = tiny_model()
+    settings = {"model": model, "value_model": model, "kl_coef": 0.0, "peft_config": None if full else lora()}
+    _refused("value_model is the policy itself; pass a second model", build_trainer, "model", **settings)
+
+
 def test_value_model_with_too_small_a_vocabulary_is_refused(build_trainer):
     small = tiny_model(vocab_size=50)
     _refused("reads 50 tokens and the policy writes 101.*policy's tokenizer", build_trainer, "model", value_model=small)
@@ -139,6 +146,15 @@ def test_data_without_a_prompt_column_is_refused(build_trainer):
     _refused(r"needs a column 'prompt'; it has \['question'\]", build_trainer, "shared", train_dataset=data)
 
 
+def test_data_with_fewer_prompts_than_a_generation_batch_is_refused(build_trainer):
+    settings = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "num_mini_batches": 2}
+    sentence = "has 8 prompts and one generation batch needs 16; lower per_device_train_batch_size"
+    _refused(sentence, build_trainer, "shared", **settings)
+    trainer = build_trainer("shared", num_generations=2, max_steps=1, **settings)  # 8 prompts twice
+    trainer.train()
+    assert trainer.state.global_step == 1
+
+
 @pytest.mark.parametrize("where", ["train_dataset", "eval_dataset"])
 def test_data_without_the_column_of_a_reward_is_refused(build_trainer, where):
     def gold_reward(completions, solution, **kwargs):
@@ -167,11 +183,6 @@ def test_prompt_longer_than_the_context_is_refused_with_both_lengths(build_train
     trainer = build_trainer("shared", prompts=["1" * 506] * 8)
     _refused("prompt of 506 tokens and max_completion_length=8 exceed .* 512 tokens; drop long prompts", trainer.train)
     build_trainer("shared", prompts=["1" * 504] * 8, max_steps=1).train()
-
-
-def test_prompt_from_a_rollout_function_longer_than_the_context_is_refused(build_trainer, scripted):
-    trainer = build_trainer("shared", prompts=["1" * 506] * 8, rollout_func=scripted)
-    _refused("prompt of 506 tokens .* exceed the model's context", trainer.train)
 
 
 # --- rewards ------------------------------------------------------------------------------------------------------
@@ -233,7 +244,9 @@ def test_reward_of_none_for_every_completion_is_refused(build_trainer):
     functions = [_returning(lambda c: [None] * len(c)), _returning(lambda c: [None] * len(c))]
     functions[1].__name__ = "other_reward"
     trainer = build_trainer("shared", reward_funcs=functions)
-    _refused(r"every reward \(some_reward, other_reward\) returned None.*all 4 completions; check the gold", trainer.train)
+    _refused(
+        r"every reward \(some_reward, other_reward\) returned None.*all 4 completions; check the gold", trainer.train
+    )
 
 
 def test_reward_model_that_gives_infinity_is_refused():
@@ -244,7 +257,9 @@ def test_reward_model_that_gives_infinity_is_refused():
 def test_values_that_are_not_finite_are_refused(build_trainer):
     trainer = build_trainer("shared")
     trainer.critic.head.linear.weight.data[0, 0] = torch.nan
-    _refused(r"values are not finite.*Lower critic_learning_rate \(now 0.01\) or vf_coef.*last checkpoint", trainer.train)
+    _refused(
+        r"values are not finite.*Lower critic_learning_rate \(now 0.01\) or vf_coef.*last checkpoint", trainer.train
+    )
 
 
 def test_checked_reward_keeps_name_and_arguments(build_trainer):

@@ -33,7 +33,7 @@ def test_config_documents_and_describes_every_field_of_its_own():
     own = {f.name: f for f in dataclasses.fields(PPOConfig)}
     inherited = {f.name for f in dataclasses.fields(GRPOConfig)}
     for name in own.keys() - inherited:
-        assert f"            `{name}`" in PPOConfig.__doc__ or f"            {name} (" in PPOConfig.__doc__, name
+        assert f"\n        {name} (`" in PPOConfig.__doc__, name
         assert own[name].metadata["help"], name
 
 
@@ -82,7 +82,10 @@ def test_num_mini_batches_sets_the_steps_of_a_generation(make):
         ({"num_generations": 1.5}, "num_generations=1.5 must be a whole number"),
         ({"critic": "adaptor"}, "critic='adaptor' is unknown; choose one of adapter, shared, model.*mean 'adapter'"),
         ({"critic": "x"}, "critic='x' is unknown; choose one of adapter, shared, model.$"),
-        ({"critic_target": "lambda"}, "critic_target='lambda' is unknown; choose one of gae, reward_to_go, terminal, td"),
+        (
+            {"critic_target": "lambda"},
+            "critic_target='lambda' is unknown; choose one of gae, reward_to_go, terminal, td",
+        ),
         ({"critic_loss": "mae"}, "critic_loss='mae' is unknown"),
         ({"kl_estimator": "k4"}, "kl_estimator='k4' is unknown; choose one of k1, k2, k3, abs, full"),
         ({"kl_placement": "rewards"}, "kl_placement='rewards' is unknown.*Did you mean 'reward'"),
@@ -94,8 +97,8 @@ def test_num_mini_batches_sets_the_steps_of_a_generation(make):
         ({"kl_coef": -0.1}, "beta=-0.1 must not be negative"),
         ({"vf_coef": -1.0}, "vf_coef=-1.0 must not be negative"),
         ({"critic_warmup_steps": -1}, "critic_warmup_steps=-1 must not be negative"),
-        ({"cliprange_value": 0.0}, r"cliprange_value=0.0 must be above 0 \(leave it unset to turn it off\)"),
-        ({"reward_clip": -1.0}, "reward_clip=-1.0 must be above 0"),
+        ({"cliprange_value": -0.1}, r"cliprange_value=-0.1 must be above 0"),
+        ({"reward_clip": -1.0}, r"reward_clip=-1.0 must be above 0 \(leave it unset to turn it off\)"),
         ({"target_kl": 0.0}, "target_kl=0.0 must be above 0"),
         ({"kl_target": 0.0}, "kl_target=0.0 must be above 0"),
         ({"critic_learning_rate": 0.0}, "critic_learning_rate=0.0 must be above 0"),
@@ -108,6 +111,11 @@ def test_config_that_cannot_work_is_refused_in_one_sentence(make, settings, sent
     with pytest.raises(UserError, match=sentence) as error:
         make(**settings)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("off", [0, 0.0, None])
+def test_cliprange_value_of_zero_or_none_turns_clipping_off(make, off):
+    assert make(cliprange_value=off).cliprange_value is None
 
 
 def test_batch_that_groups_do_not_divide_is_refused(make):

@@ -22,12 +22,14 @@ SETTINGS = {
     "kl_target": 0.1,
     "kl_horizon": 20,
     "entropy_coef": 0.02,
+    "target_kl": 10.0,
+    "critic_warmup_steps": 1,
     "num_iterations": 2,
     "max_steps": 4,
     "reward_running_scale": True,
     "whiten_rewards": True,
     "save_strategy": "steps",
-    "save_steps": 2,
+    "save_steps": 1,
     "eval_strategy": "steps",
     "eval_steps": 4,
 }
@@ -43,24 +45,35 @@ helpers = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(helpers)
 settings = json.load(open(f"{folder}/settings.json"))
 
-for mode in modes.split(","):
-    trainer = helpers.quick_trainer(
+
+
+def build(mode, output_dir):
+    return helpers.quick_trainer(
         mode,
         tiny_path,
-        output_dir=f"{folder}/{mode}",
+        output_dir=f"{folder}/{output_dir}",
         rollout_func=helpers.scripted_rollouts,
         eval_dataset=Dataset.from_dict({"prompt": ["5+5=", "6+6=", "7+7=", "8+8="]}),
         max_grad_norm=0.0,
         gradient_checkpointing=mode in ("adapter", "shared_full"),  # the run in one process goes without
+        ddp_find_unused_parameters=False if mode in ("adapter", "shared") else None,
         **settings,
     )
+
+
+for mode in modes.split(","):
+    trainer = build(mode, mode)
     helpers.awaken_weights(trainer)
     recorder = helpers.Recorder(trainer)
     trainer.train()
+    resumed = build(mode, f"{mode}-resumed")
+    resumed.train(resume_from_checkpoint=f"{folder}/{mode}/checkpoint-3")
     result = {
         "gradients": [step.gradients for step in recorder.steps],
         "weights": {name: p.detach().clone() for name, p in helpers.named_weights(trainer).items()},
         "logs": trainer.state.log_history,
+        "resumed_logs": resumed.state.log_history,
+        "resumed_weights": {name: p.detach().clone() for name, p in helpers.named_weights(resumed).items()},
         "kl_coef": trainer.kl_controller.value,
         "scale": trainer.reward_scale.std,
         "wrapped": type(trainer.model_wrapped).__name__,
@@ -131,11 +144,35 @@ def test_two_processes_have_the_gradients_and_figures_of_one(two_processes, run,
     theirs = [row for row in result["logs"] if "loss" in row or "eval_loss" in row]
     ours = [row for row in trainer.state.log_history if "loss" in row or "eval_loss" in row]
     assert len(ours) == len(theirs) == 5
-    prefixes = ("value/", "objective/", "policy/", "loss", "reward", "kl", "eval_value/", "eval_objective/", "eval_policy/")
+    prefixes = (
+        "value/",
+        "objective/",
+        "policy/",
+        "loss",
+        "reward",
+        "kl",
+        "eval_value/",
+        "eval_objective/",
+        "eval_policy/",
+    )
     for row, other in zip(ours, theirs, strict=True):
         assert row.keys() == other.keys()
         for name in (n for n in row if n.startswith(prefixes)):
             assert other[name] == pytest.approx(row[name], abs=1e-5, rel=1e-4), f"{name} of step {row['step']}"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_two_processes_resumed_inside_a_generation_batch_continue_the_run(two_processes, mode):
+    for rank in (0, 1):
+        result = _result(two_processes, mode, rank)
+        for name, weight in result["weights"].items():
+            torch.testing.assert_close(result["resumed_weights"][name], weight, atol=1e-7, rtol=1e-5, msg=f"{name}")
+        whole, resumed = (
+            next(r for r in result[k] if r["step"] == 4 and "loss" in r) for k in ("logs", "resumed_logs")
+        )
+        for name in whole:
+            if name.startswith(("value/", "objective/", "policy/", "loss", "kl")):
+                assert resumed[name] == pytest.approx(whole[name], abs=1e-6, rel=1e-5), name
 
 
 def test_checkpoint_of_two_processes_is_refused_by_one(two_processes, build_trainer, tmp_path):
@@ -149,5 +186,5 @@ def test_checkpoint_of_two_processes_is_refused_by_one(two_processes, build_trai
 def test_checkpoints_of_two_processes_leave_no_staging_folder(two_processes):
     for mode in MODES:
         names = sorted(path.name for path in (two_processes / mode).iterdir())
-        assert [n for n in names if n.startswith("checkpoint")] == ["checkpoint-2", "checkpoint-4"]
+        assert [n for n in names if n.startswith("checkpoint")] == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]
         assert not [n for n in names if n.startswith(".")]

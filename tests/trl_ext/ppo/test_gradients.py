@@ -2,7 +2,10 @@
 
 import pytest
 import torch
+from peft import PeftModel, get_peft_model
 from trl import GRPOTrainer
+
+from trl_ext.testing import tiny_model
 
 MODES = ("adapter", "shared", "shared_detach", "shared_full", "model")
 CHECKPOINTING = {
@@ -21,7 +24,9 @@ def _trainable(step):
 def _assert_gradients_equal(actual, expected, atol=1e-6, rtol=1e-4):
     assert actual.keys() == expected.keys()
     for name in actual:
-        torch.testing.assert_close(actual[name], expected[name], atol=atol, rtol=rtol, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            actual[name], expected[name], atol=atol, rtol=rtol, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def _has_gradient(step, kind):
@@ -52,6 +57,36 @@ def test_gradients_equal_those_of_plain_autograd(run, reference, scripted, mode,
     for name, term in expected_terms.items():
         assert logged[f"objective/{name}"] == pytest.approx(term, rel=1e-4, abs=1e-6), name
     assert logged["policy/ratio_var"] > 0
+
+
+def _joined(micro_batches):
+    """The micro-batches of one optimizer step as one batch."""
+    rows = {name for name, tensor in micro_batches[0].items() if tensor.ndim > 0}
+    joined = {name: torch.cat([batch[name] for batch in micro_batches]) for name in rows}
+    return joined | {name: tensor for name, tensor in micro_batches[0].items() if name not in rows}
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo"])
+@pytest.mark.parametrize("mode", ["adapter", "shared"])
+def test_gradients_of_minibatches_equal_those_of_plain_autograd(run, reference, scripted, mode, loss_type):
+    trainer, recorder = run(
+        mode,
+        rollout_func=scripted,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=2,
+        num_mini_batches=2,
+        num_iterations=2,
+        max_steps=4,
+        loss_type=loss_type,
+        entropy_coef=0.05,
+        **KL_IN_LOSS,
+    )
+    for step, row in zip(recorder.steps, trainer.state.log_history, strict=False):
+        batch, plain = _joined(step.micro_batches), reference(trainer, step.weights)
+        assert len(batch["completion_ids"]) == 4
+        expected = plain.gradients(batch, _trainable(step))
+        _assert_gradients_equal({name: step.gradients[name] for name in expected}, expected)
+        assert row["loss"] == pytest.approx(sum(plain.terms(batch).values()).item(), rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["adapter", "shared", "shared_full"])
@@ -210,3 +245,57 @@ def test_policy_term_and_kl_equal_trls_own_loss(build_trainer, awaken, weights_o
     assert ours == pytest.approx(theirs, abs=1e-5)
     for name, gradient in their_gradients.items():
         torch.testing.assert_close(our_gradients[name], gradient, atol=1e-6, rtol=1e-4)
+
+
+# --- other kinds of policies and critics --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["adapter", "shared", "model"])
+def test_gradients_with_a_pretrained_adapter_are_free_of_a_kl_of_zero(run, scripted, lora, logs_of, mode):
+    # TRL copies a pretrained adapter as the reference "ref": at first the divergence and its gradient are zero
+    found = {}
+    for coef in (0.0, 0.5):
+        torch.manual_seed(3)
+        model = get_peft_model(tiny_model(), lora(init_lora_weights=False))
+        settings = {"model": model, "peft_config": None, "rollout_func": scripted, "per_device_train_batch_size": 8}
+        found[coef] = run(mode, awake=False, **{**KL_IN_LOSS, "kl_coef": coef}, **settings)
+    (_, without), (trainer, recorder) = found.values()
+    names = _trainable(without.steps[0])
+    assert names == _trainable(recorder.steps[0]) and not [n for n in names if ".ref." in n]
+    gradients = recorder.steps[0].gradients
+    _assert_gradients_equal({n: gradients[n] for n in names}, {n: without.steps[0].gradients[n] for n in names})
+    rows = logs_of(trainer)
+    assert abs(rows[0]["policy/kl_ref_token"]) < 1e-7 < rows[1]["policy/kl_ref_token"]
+
+
+@pytest.mark.parametrize("value_lora", [False, True])
+def test_gradients_of_a_value_model_do_not_depend_on_checkpointing(run, scripted, lora, value_lora):
+    steps = {}
+    for name, settings in CHECKPOINTING.items():
+        torch.manual_seed(5)
+        value_model = tiny_model(seed=7)
+        if value_lora:
+            value_model = get_peft_model(value_model, lora(init_lora_weights=False))
+        _, recorder = run("model", value_model=value_model, rollout_func=scripted, **settings)
+        steps[name] = recorder.steps
+    for name in ("non_reentrant", "reentrant"):
+        for step, plain in zip(steps[name], steps["off"], strict=True):
+            names = _trainable(plain)
+            assert len(_has_gradient(plain, "critic")) == (2 + 8 if value_lora else 2 + 20)
+            _assert_gradients_equal({n: step.gradients[n] for n in names}, {n: plain.gradients[n] for n in names})
+
+
+@pytest.mark.parametrize("mode", ["adapter", "shared", "model"])
+def test_policy_with_fully_trained_modules_moves_them_and_saves_them(run, weights_of, lora, tmp_path, mode):
+    model = tiny_model(tie_word_embeddings=False)
+    config = lora(modules_to_save=["embed_tokens"])
+    trainer, recorder = run(mode, model=model, peft_config=config, kl_coef=0.1, kl_placement="loss", kl_estimator="k3")
+    name = "base_model.model.model.embed_tokens.modules_to_save.default.weight"
+    before, after = recorder.steps[0].weights, weights_of(trainer)
+    assert not torch.equal(after[name], before[name])
+    original = "base_model.model.model.embed_tokens.original_module.weight"
+    assert torch.equal(after[original], before[original])
+    assert abs(trainer.state.log_history[0]["policy/kl_ref_token"]) < 1.0
+    trainer.save_model(str(tmp_path / "saved"))
+    loaded = PeftModel.from_pretrained(tiny_model(tie_word_embeddings=False), tmp_path / "saved")
+    assert torch.equal(dict(loaded.named_parameters())[name], after[name])

@@ -1,0 +1,197 @@
+"""`trl-ext ppo` from the command line: a whole run on a tiny model, its resumption, and calls that cannot work."""
+
+import dataclasses
+import json
+import sys
+
+import pytest
+import torch
+import transformers
+import yaml
+from peft import PeftModel
+
+from trl_ext.callbacks import METRICS_FILE, read_metrics
+from trl_ext.cli import main
+from trl_ext.scripts import ppo
+from trl_ext.scripts._training import RESOLVED_CONFIG
+from trl_ext.testing import tiny_model
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A current folder with rewards and data in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "cli_rewards.py").write_text(
+        "def letter_reward(completions, solution, **kwargs):\n"
+        "    return [float(gold in text) + len(set(text)) / 10 for text, gold in zip(completions, solution)]\n"
+    )
+    rows = [{"prompt": f"{n}+{n}=", "solution": str(2 * n)} for n in range(8)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    yield tmp_path
+    sys.modules.pop("cli_rewards", None)
+
+
+@pytest.fixture
+def argv(here, tiny_model_path):
+    def build(*more):
+        flags = ["--model", str(tiny_model_path), "--dataset_name", "rows.jsonl", "--output_dir", "out"]
+        flags += ["--reward_funcs", "cli_rewards.letter_reward", "--per_device_train_batch_size", "4"]
+        flags += ["--max_completion_length", "6", "--max_steps", "2", "--logging_steps", "1", "--report_to", "none"]
+        flags += ["--use_peft", "--lora_r", "4", "--lora_target_modules", "q_proj", "v_proj", "--dtype", "float32"]
+        return ["ppo", *flags, *more]
+
+    return build
+
+
+def _refused(capsys, argv, sentence):
+    assert main(argv) == 1
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("trl-ext: error: ") and sentence in error, error
+
+
+def test_help_names_the_main_options_without_heavy_imports(capsys):
+    assert main(["ppo", "--help"]) == 0
+    text = capsys.readouterr().out
+    for flag in ("--model", "--dataset_name", "--reward_funcs", "--critic", "--config", "--help-all"):
+        assert flag in text
+    assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_help_all_lists_every_field(capsys):
+    from trl_ext.ppo import PPOConfig
+
+    with pytest.raises(SystemExit) as stop:
+        main(["ppo", "--help-all"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    missing = [f.name for f in dataclasses.fields(PPOConfig) if f.init and f"--{f.name}" not in text]
+    assert missing == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("critic", ["adapter", "shared"])
+def test_run_leaves_adapter_card_metrics_and_configuration(argv, here, critic, capsys):
+    assert main(argv("--critic", critic, "--kl_coef", "0.02")) == 0
+    out = here / "out"
+    rows = [row for row in read_metrics(out / METRICS_FILE) if "loss" in row]
+    assert [row["step"] for row in rows] == [1, 2] and "value/explained_variance" in rows[0]
+    model = PeftModel.from_pretrained(tiny_model(), out)
+    assert [n for n, p in model.named_parameters() if "lora_B" in n and p.abs().max() > 0]
+    card = (out / "README.md").read_text()
+    assert "letter_reward" in card and "trl-ext ppo --model" in card and "## Settings" in card
+    settings = yaml.safe_load((out / RESOLVED_CONFIG).read_text())
+    assert (
+        settings["critic"] == critic
+        and settings["beta"] == 0.02
+        and settings["lora_target_modules"] == ["q_proj", "v_proj"]
+    )
+    assert settings["reward_funcs"] == ["cli_rewards.letter_reward"] and settings["dataset_name"] == "rows.jsonl"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--num_mini_batches", "2", "--num_ppo_epochs", "2", "--num_generations", "2"],
+        ["--cliprange_value", "0", "--gradient_checkpointing_kwargs", '{"use_reentrant": false}'],
+    ],
+)
+def test_resolved_configuration_is_read_again_and_gives_the_same_run(argv, here, more):
+    assert main(argv("--critic", "shared", *more)) == 0
+    resolved = here / "out" / RESOLVED_CONFIG
+    first = [row for row in read_metrics(here / "out" / METRICS_FILE) if "loss" in row]
+    assert main(["ppo", "--config", str(resolved), "--output_dir", "again"]) == 0
+    second = [row for row in read_metrics(here / "again" / METRICS_FILE) if "loss" in row]
+    assert len(first) == len(second) == 2
+    for row, other in zip(first, second, strict=True):
+        assert row["loss"] == other["loss"] and row["value/rmse"] == other["value/rmse"]
+    before, after = (yaml.safe_load((here / name / RESOLVED_CONFIG).read_text()) for name in ("out", "again"))
+    different = {k for k in before | after if before.get(k) != after.get(k)} - {"output_dir", "logging_dir", "run_name"}
+    assert different == set()
+
+
+@pytest.mark.slow
+def test_resumed_run_keeps_each_step_once(argv, here):
+    assert main(argv("--critic", "shared", "--save_steps", "1", "--max_steps", "3")) == 0
+    whole = [row for row in read_metrics(here / "out" / METRICS_FILE) if "loss" in row]
+    command = argv("--critic", "shared", "--save_steps", "1", "--max_steps", "3")
+    assert main([*command, "--resume_from_checkpoint", str(here / "out" / "checkpoint-2")]) == 0
+    resumed = [row for row in read_metrics(here / "out" / METRICS_FILE) if "loss" in row]
+    assert [row["step"] for row in resumed] == [1, 2, 3]
+    assert resumed[2]["loss"] == pytest.approx(whole[2]["loss"], rel=1e-5)
+    assert (
+        main([*argv("--critic", "shared", "--save_steps", "1", "--max_steps", "5"), "--resume_from_checkpoint", "true"])
+        == 0
+    )
+    longer = [row["step"] for row in read_metrics(here / "out" / METRICS_FILE) if "loss" in row]
+    assert longer == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.slow
+def test_run_with_a_separate_value_model_and_evaluation(argv, here, tiny_model_path):
+    from datasets import Dataset, DatasetDict, load_dataset
+
+    rows = load_dataset("json", data_files="rows.jsonl", split="train")
+    DatasetDict(train=rows, test=Dataset.from_dict(rows[:4])).save_to_disk("rows")
+    more = ["--dataset_name", "rows", "--critic", "model", "--value_model_name_or_path", str(tiny_model_path)]
+    more += ["--eval_strategy", "steps", "--eval_steps", "2", "--per_device_eval_batch_size", "4"]
+    assert main(argv(*more)) == 0
+    rows = read_metrics(here / "out" / METRICS_FILE)
+    assert [row["step"] for row in rows if "eval_value/rmse" in row] == [2]
+
+
+@pytest.mark.parametrize(
+    "more, sentence",
+    [
+        (["--critc", "shared"], "unknown flag --critc; did you mean '--critic'?"),
+        (
+            ["--critic", "adaptor"],
+            "critic='adaptor' is unknown; choose one of adapter, shared, model. Did you mean 'adapter'?",
+        ),
+        (
+            ["--reward_funcs", "cli_rewards.leter_reward"],
+            "cli_rewards has no 'leter_reward'; did you mean 'letter_reward'?",
+        ),
+        (["--gradient_accumulation_steps", "4"], "has 8 prompts and one generation batch needs 16"),
+        (["--eval_strategy", "epoch"], "the data has no split 'test'; it has ['train']"),
+        (["--kl_coef", "0.1", "--beta", "0.2"], "two names of one setting and differ"),
+        (["--value_model_name_or_path", "x"], "value_model is used by critic='model' only"),
+        (["--num_generations", "0"], "num_generations=0 must be a whole number of at least 1"),
+    ],
+)
+def test_call_that_cannot_work_ends_in_one_line(argv, capsys, more, sentence):
+    _refused(capsys, argv(*more), sentence)
+
+
+def test_call_without_model_data_or_reward_says_which_is_missing(here, capsys):
+    _refused(capsys, ["ppo"], "name the model: --model")
+    _refused(capsys, ["ppo", "--model", "x"], "name a reward: --reward_funcs")
+    _refused(
+        capsys, ["ppo", "--model", "x", "--reward_funcs", "cli_rewards.letter_reward"], "name the data: --dataset_name"
+    )
+
+
+def test_config_file_with_a_typo_ends_in_one_line(here, capsys):
+    (here / "run.yaml").write_text("critic_learning_rat: 0.1\n")
+    _refused(
+        capsys,
+        ["ppo", "--config", "run.yaml"],
+        "unknown key 'critic_learning_rat' in run.yaml; did you mean 'critic_learning_rate'?",
+    )
+
+
+def test_resume_flag_is_a_folder_or_the_last_checkpoint():
+    args = lambda value: transformers.TrainingArguments.__new__(transformers.TrainingArguments)  # noqa: E731
+    for value, expected in (("true", True), ("last", True), ("out/checkpoint-2", "out/checkpoint-2"), (None, None)):
+        arguments = args(value)
+        arguments.resume_from_checkpoint = value
+        assert ppo._resume_from(arguments) == expected

@@ -1,0 +1,189 @@
+"""Flags, YAML, rewards and data by name: what is read, what is refused, and what a run leaves behind."""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from datasets import Dataset, DatasetDict
+
+from trl_ext.errors import UserError
+from trl_ext.scripts import _training
+
+
+@dataclass
+class Some:
+    learning_rate: float = 0.1
+    model_name_or_path: str | None = None
+    use_peft: bool = False
+    targets: list[str] | None = field(default=None)
+
+
+def _parse(*argv):
+    (some,) = _training.parse((Some,), list(argv), prog="trl-ext some")
+    return some
+
+
+def _file(path, text):
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+# --- flags and YAML -----------------------------------------------------------------------------------------------
+
+
+def test_parse_takes_flags_and_the_short_name_of_the_model():
+    assert _parse("--model", "x", "--learning_rate", "0.5").model_name_or_path == "x"
+    assert _parse("--model=y").model_name_or_path == "y"
+    assert _parse("--targets", "a", "b").targets == ["a", "b"]
+    assert _parse("--use_peft").use_peft is True
+
+
+@pytest.mark.parametrize("argv", [["--learning_rat", "1"], ["--learningrate=1"], ["--learning-rates", "1"]])
+def test_unknown_flag_is_refused_with_the_closest_one(argv):
+    with pytest.raises(UserError, match=r"^unknown flag --learning.*; did you mean '--learning[_-]rate'\?$"):
+        _parse(*argv)
+
+
+def test_config_file_sets_what_the_command_line_does_not(tmp_path):
+    path = _file(tmp_path / "a.yaml", "learning_rate: 0.7\nmodel_name_or_path: from-file\ntargets: [a, b]\n")
+    for argv in (["--config", path], [f"--config={path}"]):
+        some = _parse(*argv, "--model", "from-flag")
+        assert (some.learning_rate, some.model_name_or_path, some.targets) == (0.7, "from-flag", ["a", "b"])
+
+
+def test_config_key_with_a_typo_is_refused_with_file_and_closest_key(tmp_path):
+    path = _file(tmp_path / "a.yaml", "learning_rat: 0.7\n")
+    with pytest.raises(UserError, match=r"unknown key 'learning_rat' in .*a.yaml; did you mean 'learning_rate'\?"):
+        _parse("--config", path)
+
+
+@pytest.mark.parametrize(
+    "text, sentence",
+    [("a: [1", "a.yaml is not valid YAML"), ("- a\n- b\n", "must hold `name: value` lines"), ("", "must hold")],
+)
+def test_config_file_that_is_no_table_is_refused(tmp_path, text, sentence):
+    with pytest.raises(UserError, match=sentence):
+        _parse("--config", _file(tmp_path / "a.yaml", text))
+
+
+def test_config_that_is_neither_file_nor_recipe_is_refused():
+    with pytest.raises(UserError, match="no configuration file 'nothing', and no recipe of that name"):
+        _parse("--config", "nothing")
+    with pytest.raises(UserError, match="did you mean 'ppo-lora'"):
+        _parse("--config", "ppo_lora")
+    with pytest.raises(UserError, match="--config needs a YAML file or the name of a recipe"):
+        _parse("--config")
+
+
+@pytest.mark.parametrize("recipe", ["ppo-lora", "ppo-qlora"])
+def test_shipped_recipe_is_read_by_the_ppo_command(recipe, tmp_path):
+    from trl_ext.scripts import ppo
+
+    _, args, model_args = ppo._parse(["--config", recipe, "--output_dir", str(tmp_path), "--bf16", "False"])
+    assert args.critic == "adapter" and args.learning_rate == 1e-4 and model_args.use_peft
+    assert model_args.load_in_4bit == (recipe == "ppo-qlora") and model_args.dtype == "bfloat16"
+
+
+# --- rewards ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A current folder with a module `own_rewards` in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    code = "def short_reward(completions, **kwargs):\n    return [1.0 for _ in completions]\n"
+    _file(tmp_path / "own_rewards.py", code)
+    _file(tmp_path / "broken_rewards.py", "import a_module_that_is_not_there\n")
+    yield tmp_path
+    for name in ("own_rewards", "broken_rewards"):
+        sys.modules.pop(name, None)
+
+
+def test_reward_is_found_in_the_current_folder_and_in_trl(here):
+    assert _training.load_reward("own_rewards.short_reward")(["a"]) == [1.0]
+    assert _training.load_reward("accuracy_reward").__module__.startswith("trl.rewards")
+    assert _training.load_reward("trl.rewards.think_format_reward").__name__ == "think_format_reward"
+
+
+@pytest.mark.parametrize(
+    "name, sentence",
+    [
+        ("acuracy_reward", r"unknown reward 'acuracy_reward'; did you mean 'accuracy_reward'\?; or give it as module"),
+        ("nowhere.some_reward", "there is no module 'nowhere' here or installed"),
+        ("trl.nowhere.some_reward", "there is no module 'trl.nowhere' here or installed"),
+        ("own_rewards.shrt_reward", r"own_rewards has no 'shrt_reward'; did you mean 'short_reward'\?"),
+    ],
+)
+def test_reward_that_is_not_there_is_refused_with_what_is(here, name, sentence):
+    with pytest.raises(UserError, match=sentence):
+        _training.load_reward(name)
+
+
+def test_reward_module_that_lacks_a_module_itself_shows_its_own_traceback(here):
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
+        _training.load_reward("broken_rewards.some_reward")
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+ROWS = [{"prompt": "1+1=", "solution": "2"}, {"prompt": "2+2=", "solution": "4"}]
+
+
+def _load(name, **settings):
+    defaults = {"dataset_config": None, "dataset_train_split": "train", "dataset_streaming": False}
+    return _training.load_data(SimpleNamespace(dataset_name=name and str(name), **{**defaults, **settings}))
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl", "csv", "parquet", "folder", "splits"])
+def test_data_is_read_from_a_file_or_a_saved_folder(tmp_path, kind):
+    data, path = Dataset.from_list(ROWS), tmp_path / f"rows.{kind}"
+    if kind == "jsonl":
+        _file(path, "".join(json.dumps(row) + "\n" for row in ROWS))
+    elif kind == "json":
+        _file(path, json.dumps(ROWS))
+    elif kind == "csv":
+        data.to_csv(path, index=False)
+    elif kind == "parquet":
+        data.to_parquet(path)
+    else:
+        (data if kind == "folder" else DatasetDict(train=data, test=data)).save_to_disk(path)
+    loaded = _load(path)
+    assert [str(row["solution"]) for row in _training.pick_split(loaded, "train")] == ["2", "4"]
+    if kind == "splits":
+        assert len(_training.pick_split(loaded, "test")) == 2
+
+
+def test_data_without_a_name_or_in_an_unknown_format_is_refused(tmp_path):
+    with pytest.raises(UserError, match="name the data: --dataset_name"):
+        _load(None)
+    with pytest.raises(UserError, match=r"is a .txt file; give one of .json, .jsonl, .parquet, .csv"):
+        _load(_file(tmp_path / "rows.txt", "x"))
+
+
+def test_split_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(UserError, match=r"the data has no split 'test'; it has \['eval', 'train'\]"):
+        _training.pick_split({"train": 1, "eval": 2}, "test")
+
+
+# --- what is left behind ------------------------------------------------------------------------------------------
+
+
+def test_resolved_config_holds_every_setting_and_replaces_the_old_one(tmp_path):
+    _training.write_resolved_config(
+        str(tmp_path / "out"), Some(), SimpleNamespace(_hidden=1, other=None, more={"a": 1})
+    )
+    path = tmp_path / "out" / _training.RESOLVED_CONFIG
+    assert yaml.safe_load(path.read_text()) == {"learning_rate": 0.1, "use_peft": False, "more": {"a": 1}}
+    _training.write_resolved_config(str(tmp_path / "out"), Some(learning_rate=0.3))
+    assert yaml.safe_load(path.read_text())["learning_rate"] == 0.3
+    assert [p.name for p in path.parent.iterdir()] == [_training.RESOLVED_CONFIG]
+
+
+def test_command_line_can_be_typed_again():
+    argv = ["--model", "a folder/x", "--reward_funcs", "it's.one"]
+    assert shlex.split(_training.command_line("ppo", argv)) == ["trl-ext", "ppo", *argv]

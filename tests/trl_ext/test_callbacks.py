@@ -1,0 +1,114 @@
+"""Every log line as JSON, each step once, and a progress bar of one line."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from trl_ext.callbacks import METRICS_FILE, MetricsWriter, ProgressBar, read_metrics
+
+
+def _state(step, is_main=True, max_steps=10):
+    return SimpleNamespace(global_step=step, is_world_process_zero=is_main, max_steps=max_steps)
+
+
+def _log(writer, step, **logs):
+    writer.on_log(None, _state(step), None, logs=logs)
+
+
+def _steps(path):
+    return [row["step"] for row in read_metrics(path)]
+
+
+def test_metrics_are_written_one_line_a_log_and_at_once(tmp_path):
+    writer = MetricsWriter(tmp_path / "run")
+    writer.on_train_begin(None, _state(0), None)
+    for step in (1, 2):
+        _log(writer, step, loss=0.5 * step, **{"value/bias": None})
+        rows = [json.loads(line) for line in (tmp_path / "run" / METRICS_FILE).read_text().splitlines()]
+        assert [row["step"] for row in rows] == list(range(1, step + 1))
+    assert rows[1]["loss"] == 1.0 and rows[1]["value/bias"] is None and rows[1]["time"] > 0
+
+
+def test_metrics_of_a_resumed_run_hold_each_step_once(tmp_path):
+    writer = MetricsWriter(tmp_path)
+    for step in (1, 2, 3, 4):
+        _log(writer, step, loss=step)
+    resumed = MetricsWriter(tmp_path)
+    resumed.on_train_begin(None, _state(2), None)
+    assert _steps(tmp_path / METRICS_FILE) == [1, 2]
+    for step in (3, 4, 5):
+        _log(resumed, step, loss=10 * step)
+    rows = read_metrics(tmp_path / METRICS_FILE)
+    assert [(row["step"], row["loss"]) for row in rows] == [(1, 1), (2, 2), (3, 30), (4, 40), (5, 50)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [METRICS_FILE]
+
+
+def test_metrics_of_a_new_run_in_the_same_folder_keep_the_old_file_aside(tmp_path):
+    writer = MetricsWriter(tmp_path)
+    _log(writer, 1, loss=1)
+    writer.on_train_begin(None, _state(0), None)
+    _log(writer, 1, loss=2)
+    assert [row["loss"] for row in read_metrics(tmp_path / METRICS_FILE)] == [2]
+    assert [row["loss"] for row in read_metrics(tmp_path / f"{METRICS_FILE}.old")] == [1]
+
+
+def test_metrics_whose_last_line_was_cut_by_a_kill_are_read_and_resumed(tmp_path):
+    writer = MetricsWriter(tmp_path)
+    _log(writer, 1, loss=1)
+    path = tmp_path / METRICS_FILE
+    path.write_text(path.read_text() + '{"step": 2, "lo')
+    assert _steps(path) == [1]
+    writer.on_train_begin(None, _state(1), None)
+    _log(writer, 2, loss=2)
+    assert _steps(path) == [1, 2]
+
+
+def test_metrics_are_written_by_the_first_process_alone(tmp_path):
+    writer = MetricsWriter(tmp_path)
+    writer.on_train_begin(None, _state(0, is_main=False), None)
+    writer.on_log(None, _state(1, is_main=False), None, logs={"loss": 1.0})
+    writer.on_log(None, _state(1), None, logs={})
+    writer.on_log(None, _state(1), None, logs=None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_metrics_take_numbers_of_numpy_and_torch(tmp_path):
+    np, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+    _log(MetricsWriter(tmp_path), 1, a=np.float32(0.5), b=torch.tensor(2.0))
+    row = read_metrics(tmp_path / METRICS_FILE)[0]
+    assert (row["a"], row["b"]) == (0.5, 2.0)
+
+
+@pytest.fixture
+def bar(capsys):
+    pytest.importorskip("tqdm")
+    bar = ProgressBar()
+    bar.on_train_begin(None, _state(3), None)
+    yield bar
+    bar.on_train_end(None, _state(10), None)
+
+
+def test_progress_bar_counts_steps_from_where_the_run_begins(bar):
+    assert (bar._bar.n, bar._bar.total) == (3, 10)
+    bar.on_step_end(None, _state(4), None)
+    bar.on_step_end(None, _state(7), None)
+    assert bar._bar.n == 7
+
+
+def test_progress_bar_shows_reward_kl_and_explained_variance_where_they_are_known(bar):
+    bar.on_log(None, _state(4), None, logs={"reward": 0.25, "value/explained_variance": 0.5})
+    assert bar._bar.postfix == "reward=0.250, EV=0.500"
+    bar.on_log(None, _state(4), None, logs={"reward": None, "policy/kl_ref_sequence": 1.0})
+    assert bar._bar.postfix == "KL=1.000"
+    bar.on_log(None, _state(4), None, logs={"train_runtime": 3.0})
+    assert bar._bar.postfix == "KL=1.000"
+
+
+def test_progress_bar_of_another_process_shows_nothing(capsys):
+    bar = ProgressBar()
+    bar.on_train_begin(None, _state(0, is_main=False), None)
+    bar.on_step_end(None, _state(1, is_main=False), None)
+    bar.on_log(None, _state(1, is_main=False), None, logs={"reward": 1.0})
+    bar.on_train_end(None, _state(1, is_main=False), None)
+    assert capsys.readouterr().err == ""
