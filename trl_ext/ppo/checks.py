@@ -69,14 +69,17 @@ def check_quantization(model: Any, device: torch.device) -> None:
 
 
 def check_dropout(model: nn.Module, disable_dropout: bool) -> None:
-    """Active dropout makes the first ratio differ from 1."""
-    if disable_dropout:
-        return
+    """Active dropout makes the first ratio differ from 1: refuse it, or turn off what TRL leaves on."""
     for name, module in model.named_modules():
-        if isinstance(module, nn.Dropout) and module.p > 0:
+        # TRL turns nn.Dropout off; attention layers drop in a functional call, by a number of their own
+        inside = getattr(module, "attention_dropout", 0.0)
+        if disable_dropout and isinstance(inside, float) and inside > 0:
+            module.attention_dropout = 0.0
+        p = module.p if isinstance(module, nn.Dropout) else inside
+        if not disable_dropout and isinstance(p, float) and p > 0:
             raise UserError(
-                f"Dropout is on (p={module.p} in {name}), so old and new log-probabilities differ before any update; "
-                "set disable_dropout=True or lora_dropout=0.0."
+                f"Dropout is on (p={p} in {name}), so old and new log-probabilities differ before any update; set "
+                "disable_dropout=True or lora_dropout=0.0 (and attention_dropout=0.0 in the model's configuration)."
             )
 
 

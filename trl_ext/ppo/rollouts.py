@@ -56,6 +56,12 @@ class RolloutStage(GRPOTrainer):
         checks.check_prompt_lengths(result[0], self.max_completion_length, self.model)
         return result
 
+    def _generate(self, prompts: list[Any]) -> Any:
+        result = super()._generate(prompts)
+        longest = max((len(ids) for ids in result[1]), default=0)  # a rollout function and tools set their own lengths
+        checks.check_prompt_lengths(result[0], longest, self.model)
+        return result
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         with self._record("values" if isinstance(self.critic, SharedCritic) else None):
             output = super()._generate_and_score_completions(inputs)

@@ -49,14 +49,17 @@ class UpdateStage(ObjectiveStage):
             self._window[self._WINDOW_SUMS.index(name)] += value.detach()
 
     def _close_window(self) -> None:
-        """After the last micro-batch of an optimizer step: reduce, adapt, and drop what must not move."""
+        """After the last micro-batch of an optimizer step."""
         self._window_open = False
         metrics = self._metrics["train"]
         metrics["value/learning_rate"].append(self.optimizer.param_groups[-1]["lr"])
+        if not self._updates_stopped:
+            self._finish_gradients()
         if self.args.target_kl is not None:
             metrics["policy/updates_stopped"].append(float(self._updates_stopped))
-        if self._updates_stopped:
-            return
+
+    def _finish_gradients(self) -> None:
+        """Reduce, adapt, and drop what must not move."""
         self._accounting["train"].num_windows += 1
         self._reduce_critic_gradients()
         if self.args.target_kl is not None or self.args.kl_target is not None:

@@ -33,7 +33,7 @@ def addition_problems(seed: int = 0) -> tuple[list[dict[str, Any]], list[dict[st
     pairs = [(a, b) for a in range(10, LARGEST + 1) for b in range(a, LARGEST + 1)]
     random.Random(seed).shuffle(pairs)
     held_out, training = pairs[:NUM_HELD_OUT], pairs[NUM_HELD_OUT:]
-    return [_row(a, b) for pair in training for a, b in (pair, pair[::-1])], [_row(a, b) for a, b in held_out]
+    return [_row(a, b) for pair in training for a, b in sorted({pair, pair[::-1]})], [_row(a, b) for a, b in held_out]
 
 
 def _row(a: int, b: int) -> dict[str, Any]:

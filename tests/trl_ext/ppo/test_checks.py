@@ -307,3 +307,11 @@ def test_four_bit_model_trains_with_float32_adapters(build_trainer, weights_of, 
     assert {n for n in adapters if "lora_B" in n or "head" in n} <= moved <= adapters.keys()
     assert {p.dtype for n, p in after.items() if n in adapters} == {torch.float32}
     assert all(math.isfinite(row["loss"]) for row in trainer.state.log_history if "loss" in row)
+
+
+def test_attention_dropout_is_turned_off_with_disable_dropout_and_refused_without():
+    model = tiny_model(attention_dropout=0.25)
+    with pytest.raises(ValueError, match=r"p=0\.25"):
+        checks.check_dropout(model, disable_dropout=False)
+    checks.check_dropout(model, disable_dropout=True)
+    assert {layer.self_attn.attention_dropout for layer in model.model.layers} == {0.0}
