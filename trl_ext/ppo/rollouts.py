@@ -65,8 +65,11 @@ class RolloutStage(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         with self._record("values" if isinstance(self.critic, SharedCritic) else None):
             output = super()._generate_and_score_completions(inputs)
-            if self.args.kl_placement == "reward" and self.args.beta != 0.0 and "old_per_token_logps" not in output:
-                output["old_per_token_logps"] = self._policy_logps(output)
+            if self._kl_in_reward and self.args.kl_estimator != "full":
+                # Not as "old_per_token_logps": where TRL takes the ratio's denominator from the training pass itself,
+                # the first ratio is exactly 1, which a second pass in bfloat16 would not give.
+                logps = output.get("old_per_token_logps")
+                output["rollout_per_token_logps"] = self._policy_logps(output) if logps is None else logps
             values = torch.cat(self._hidden) if self._hidden else None
         self.critic.enable_gradients()  # TRL's reference pass clears them
         mode = "train" if self.model.training else "eval"
@@ -75,6 +78,10 @@ class RolloutStage(GRPOTrainer):
         if mode == "train":
             self._rollouts = output
         return output
+
+    @property
+    def _kl_in_reward(self) -> bool:
+        return self.args.kl_placement == "reward" and self.args.beta != 0.0
 
     def _policy_logps(self, output: dict[str, Any]) -> torch.Tensor:
         extra = {key: output[key] for key in (*MULTIMODAL_KEYS, "num_images", "num_tiles") if key in output}
@@ -129,12 +136,12 @@ class RolloutStage(GRPOTrainer):
         return scores[start : start + num_rows], ~torch.isin(last_ids, ends)
 
     def _kl_penalty(self, output: dict[str, Any], mask: torch.Tensor) -> torch.Tensor | None:
-        if self.args.kl_placement != "reward" or self.args.beta == 0.0:
+        if not self._kl_in_reward:
             return None
         if self.args.kl_estimator == "full":
             kl = self._rollout_full_kl(output)
         else:
-            kl = kl_estimate(output["old_per_token_logps"], output["ref_per_token_logps"], self.args.kl_estimator)
+            kl = kl_estimate(output["rollout_per_token_logps"], output["ref_per_token_logps"], self.args.kl_estimator)
         return torch.where(mask.bool(), self.kl_controller.value * kl.float(), 0.0)
 
     @torch.no_grad()

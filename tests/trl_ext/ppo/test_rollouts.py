@@ -205,8 +205,8 @@ def test_kl_in_the_reward_is_subtracted_at_every_token(run, scripted):
         without = recorder.steps[0].rollouts["advantages"]
         _, recorder = run(mode, **{**settings, "kl_coef": 0.3})
         batch = recorder.steps[0].rollouts
-        assert "old_per_token_logps" in batch
-        kl = batch["old_per_token_logps"] - batch["ref_per_token_logps"]
+        assert "old_per_token_logps" not in batch  # the first ratio stays exactly 1
+        kl = batch["rollout_per_token_logps"] - batch["ref_per_token_logps"]
         expected = without - torch.where(batch["completion_mask"].bool(), 0.3 * kl, 0.0)
         torch.testing.assert_close(batch["advantages"], expected, atol=1e-5, rtol=1e-5)
         assert (kl.abs().max() > 1e-3) == (mode != "shared_full")  # full weights start as their reference
