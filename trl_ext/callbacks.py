@@ -32,7 +32,8 @@ class MetricsWriter(TrainerCallback):
         if state.global_step == 0:
             os.replace(self.path, self.path.with_suffix(".jsonl.old"))
             return
-        kept = [row for row in read_metrics(self.path) if row.get("step", 0) <= state.global_step]
+        rows = [row for row in read_metrics(self.path) if "train_runtime" not in row]  # an earlier end was not the end
+        kept = [row for row in rows if row.get("step", 0) <= state.global_step]
         partial = self.path.with_suffix(".jsonl.partial")
         partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
         os.replace(partial, self.path)
@@ -51,9 +52,11 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     rows = []
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except json.JSONDecodeError:
             continue
+        if isinstance(row, dict):
+            rows.append(row)
     return rows
 
 

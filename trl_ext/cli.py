@@ -7,7 +7,7 @@ import sys
 
 from trl_ext import __version__
 from trl_ext._text import did_you_mean
-from trl_ext.errors import UserError
+from trl_ext.errors import UsageError, UserError
 
 # Each command is the module trl_ext.scripts.<name> with `main(argv: list[str]) -> int`.
 COMMANDS = {
@@ -37,7 +37,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(text: str) -> None:
-    print(f"trl-ext: error: {text}", file=sys.stderr)
+    sys.stdout.flush()
+    # on a line of its own, even where a progress bar stands
+    print(f"\ntrl-ext: error: {text}" if sys.stderr.isatty() else f"trl-ext: error: {text}", file=sys.stderr)
 
 
 def _run(command: str, argv: list[str]) -> int:
@@ -49,7 +51,7 @@ def _run(command: str, argv: list[str]) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Run the command that `argv` names; everything after its name is passed to it as it is.
 
-    A `ValueError` of the command is printed as one line; `TRL_EXT_DEBUG=1` shows its traceback instead.
+    A `ValueError` or `OSError` of the command is printed as one line; `TRL_EXT_DEBUG=1` shows its traceback instead.
 
     Args:
         argv (`list[str]`, *optional*): arguments, `sys.argv[1:]` by default.
@@ -70,12 +72,12 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_USAGE
     try:
         return _run(command, rest)
-    except ValueError as error:
+    except (ValueError, OSError) as error:  # OSError: files, folders, and hubs that cannot be reached
         if os.environ.get(DEBUG_VARIABLE) == "1":
             raise
-        # any other ValueError may be a bug, so the way to its traceback is named
+        # anything but a UserError may be a bug, so the way to its traceback is named
         _report(str(error) if isinstance(error, UserError) else f"{error} ({DEBUG_VARIABLE}=1 shows where)")
-        return EXIT_ERROR
+        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_ERROR
     except KeyboardInterrupt:
         _report("interrupted")
         return EXIT_INTERRUPTED

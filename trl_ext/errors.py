@@ -6,3 +6,7 @@ class UserError(ValueError):
 
     The command line prints it as one line without a traceback.
     """
+
+
+class UsageError(UserError):
+    """A wrong call of the command line: exit status 2."""

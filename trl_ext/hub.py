@@ -52,17 +52,25 @@ def write_model_card(
     """
     path = Path(trainer.args.output_dir) / "README.md"
     name = (trainer.args.hub_model_id or path.parent.resolve().name).split("/")[-1]
-    trainer.create_model_card(model_name=name, dataset_name=dataset_name)
+    on_hub = dataset_name is not None and not Path(dataset_name).exists()
+    trainer.create_model_card(model_name=name, dataset_name=dataset_name if on_hub else None)
     if not trainer.is_world_process_zero():
         return path
     sections = [_rewards(trainer), _table("Results", results), _table("Settings", _settings(trainer.args))]
     if command:
         sections.append(f"## Reproduction\n\n```shell\n{command}\n```\n")
     partial = path.with_suffix(".md.partial")
-    card = path.read_text(encoding="utf-8").rstrip()
+    card = _with_base_model(path.read_text(encoding="utf-8").rstrip(), trainer.model.config)
     partial.write_text("\n\n".join([card, *filter(None, sections)]) + "\n", encoding="utf-8")
     os.replace(partial, path)
     return path
+
+
+def _with_base_model(card: str, config: Any) -> str:
+    """TRL writes None for a base model that lies in a folder: name the folder, and link nowhere."""
+    base = Path(str(getattr(config, "_name_or_path", ""))).name or "a local model"
+    card = card.replace("[None](https://huggingface.co/None)", f"`{base}`")
+    return card.replace('model="None"', 'model="path/to/this/folder"')
 
 
 def _rewards(trainer: Any) -> str:

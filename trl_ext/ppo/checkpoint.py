@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
@@ -72,6 +73,8 @@ def save_critic(critic: Critic, folder: str | Path) -> None:
 def check_critic(critic: Critic, folder: str | Path) -> None:
     """Refuse a checkpoint without a critic, or with another kind of critic."""
     path = Path(folder) / CRITIC_FOLDER / CONFIG_FILE
+    if not Path(folder).is_dir():
+        raise UserError(f"There is no checkpoint {folder}.")
     if not path.is_file():
         raise UserError(
             f"The checkpoint {folder} holds no critic, so PPOTrainer did not write it; to start PPO from its policy, "
@@ -83,28 +86,35 @@ def check_critic(critic: Critic, folder: str | Path) -> None:
             f"The checkpoint {folder} was written with critic='{saved['critic']}' and this run has "
             f"critic='{critic.mode}'; resume with critic='{saved['critic']}'."
         )
+    _check_weights(critic, folder)
+
+
+def _check_weights(critic: Critic, folder: str | Path) -> None:
+    path = Path(folder) / CRITIC_FOLDER / WEIGHTS_FILE
+    remedy = "resume with the same peft_config or value_model."
+    try:
+        with safe_open(path, framework="pt") as weights:
+            saved = {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path} cannot be read ({error}); resume from an earlier checkpoint.") from error
+    here = {name: tuple(p.shape) for name, p in critic.parameters().items()}
+    for name in sorted(set(saved) ^ set(here)):
+        raise UserError(f"The critic in {folder} and this run's critic differ at '{name}'; {remedy}")
+    for name, shape in here.items():
+        if saved[name] != shape:
+            raise UserError(f"The critic's '{name}' has shape {saved[name]} in {folder} and {shape} here; {remedy}")
 
 
 def load_critic(critic: Critic, folder: str | Path) -> None:
     """Load the weights that `save_critic` wrote.
 
     Raises:
-        ValueError: If names or shapes differ from this run's critic.
+        UserError: If names or shapes differ from this run's critic.
     """
+    _check_weights(critic, folder)
     weights = load_file(Path(folder) / CRITIC_FOLDER / WEIGHTS_FILE)
-    parameters = critic.parameters()
-    for name in sorted(set(weights) ^ set(parameters)):
-        raise UserError(
-            f"The critic in {folder} and this run's critic differ at '{name}'; resume with the same peft_config or "
-            "value_model."
-        )
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            if weights[name].shape != parameter.shape:
-                raise UserError(
-                    f"The critic's '{name}' has shape {tuple(weights[name].shape)} in {folder} and "
-                    f"{tuple(parameter.shape)} here; resume with the same peft_config or value_model."
-                )
+        for name, parameter in critic.parameters().items():
             parameter.copy_(weights[name])
 
 
@@ -209,7 +219,15 @@ class CheckpointMixin(GRPOTrainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         check_critic(self.critic, resume_from_checkpoint)
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        try:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        except RuntimeError as error:
+            if "size mismatch" not in str(error):
+                raise
+            raise UserError(
+                f"The policy in {resume_from_checkpoint} has other shapes than this run's; resume with the same model "
+                "and peft_config."
+            ) from error
         load_critic(self.critic, resume_from_checkpoint)
         self.critic.enable_gradients()
 
@@ -235,10 +253,17 @@ class CheckpointMixin(GRPOTrainer):
             if state is not None:
                 self._restore_run_state(state)
 
+    def _batch_shape(self) -> dict[str, Any]:
+        """What the buffers of a generation batch depend on."""
+        names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation", "num_iterations")
+        shape = {name: getattr(self.args, name) for name in names}
+        return {**shape, "kl_coef > 0": self.args.beta != 0.0, "kl_placement": self.args.kl_placement}
+
     def _run_state(self) -> dict[str, Any]:
         """What a resumed run needs beside weights and optimizer."""
         between = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
         return {
+            "batch_shape": self._batch_shape(),
             "num_processes": self.accelerator.num_processes,
             "step": self._step,
             "epochs": int(self.state.epoch or 0),
@@ -257,6 +282,14 @@ class CheckpointMixin(GRPOTrainer):
             )
         self._skip_orders(state["epochs"])
         self._step = state["step"]
+        shape = self._batch_shape()
+        if changed := {name: old for name, old in state["batch_shape"].items() if old != shape[name]}:
+            if state["buffered_inputs"] is not None:
+                settings = ", ".join(f"{name}={old}" for name, old in changed.items())
+                raise UserError(
+                    f"The checkpoint lies inside a generation batch made with {settings}; resume with that."
+                )
+            self._step = 0  # between two generation batches: the next one begins with the next step
         self._buffered_inputs = state["buffered_inputs"]
         self._rollouts = state["rollouts"]
         self._updates_stopped = state["updates_stopped"]

@@ -6,7 +6,7 @@ import inspect
 import logging
 import math
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,10 @@ _REWARD_ARGUMENTS = frozenset(
 )
 
 
+# TRL turns nn.Dropout off; these are numbers that layers pass to functional calls.
+_FUNCTIONAL_DROPOUT = ("attention_dropout", "dropout", "hidden_dropout", "activation_dropout", "layerdrop")
+
+
 def check_adapters(model: Any, args: Any) -> None:
     """A PeftModel must have something to train, and leave the names that TRL and the critic use."""
     if isinstance(model, str) or not is_peft_model(model):
@@ -33,8 +37,11 @@ def check_adapters(model: Any, args: Any) -> None:
             raise UserError(
                 f"The model has an adapter named '{name}', the name PPO gives to its own "
                 f"{'reference' if name == 'ref' else 'critic'}; rename it, e.g. load it with "
-                f"PeftModel.from_pretrained(base, path, adapter_name='default')."
+                "PeftModel.from_pretrained(base, path, adapter_name='default'), or load the model anew if an earlier "
+                "trainer made it."
             )
+    if any(config.is_prompt_learning for config in model.peft_config.values()):
+        raise UserError("Prompt learning (prompt, prefix or P-tuning) has no critic here; train a LoRA instead.")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise UserError(
             "The PeftModel has nothing to train: it was loaded for inference; load it with "
@@ -44,6 +51,21 @@ def check_adapters(model: Any, args: Any) -> None:
         raise UserError(
             f"The policy's adapter is named {model.active_adapter!r}; TRL copies the one named 'default' as the "
             "reference, so load it under that name, or set kl_coef=0."
+        )
+
+
+def check_critic_choice(model: Any, args: Any, peft_config: Any, value_model: Any) -> None:
+    """What can be said of the critic before a model is loaded."""
+    is_lora = peft_config is not None or (not isinstance(model, str) and is_peft_model(model))
+    if args.critic == "adapter" and not is_lora:
+        raise UserError(
+            "critic='adapter' puts a second LoRA beside a LoRA policy; pass peft_config=LoraConfig(...) (--use_peft), "
+            "or use critic='shared' or critic='model' for full weights."
+        )
+    if args.critic == "model" and value_model is None:
+        raise UserError(
+            "critic='model' needs the model: pass value_model='path or Hub id' (--value_model_name_or_path), or a "
+            "loaded module."
         )
 
 
@@ -71,12 +93,14 @@ def check_quantization(model: Any, device: torch.device) -> None:
 def check_dropout(model: nn.Module, disable_dropout: bool) -> None:
     """Active dropout makes the first ratio differ from 1: refuse it, or turn off what TRL leaves on."""
     for name, module in model.named_modules():
-        # TRL turns nn.Dropout off; attention layers drop in a functional call, by a number of their own
-        inside = getattr(module, "attention_dropout", 0.0)
-        if disable_dropout and isinstance(inside, float) and inside > 0:
-            module.attention_dropout = 0.0
-        p = module.p if isinstance(module, nn.Dropout) else inside
-        if not disable_dropout and isinstance(p, float) and p > 0:
+        found: dict[str, Any] = {key: getattr(module, key, None) for key in _FUNCTIONAL_DROPOUT}
+        own = {key: p for key, p in found.items() if isinstance(p, float) and p > 0}
+        if disable_dropout:
+            for key in own:
+                setattr(module, key, 0.0)
+            continue
+        p = module.p if isinstance(module, nn.Dropout) else max(own.values(), default=0.0)
+        if p > 0:
             raise UserError(
                 f"Dropout is on (p={p} in {name}), so old and new log-probabilities differ before any update; set "
                 "disable_dropout=True or lora_dropout=0.0 (and attention_dropout=0.0 in the model's configuration)."
@@ -105,7 +129,10 @@ def check_columns(dataset: Any, reward_funcs: Sequence[Any], names: Sequence[str
         return
     if "prompt" not in columns:
         raise UserError(f"The data set needs a column 'prompt'; it has {sorted(columns)}. Rename one.")
+    given = _REWARD_ARGUMENTS - {"self", "environments"} | set(columns) - {"prompt"}
     for function, name in zip(reward_funcs, names, strict=True):
+        for refused in sorted(_refused_arguments(function, given)):
+            raise UserError(f"The reward function '{name}' does not accept '{refused}'; give it **kwargs.")
         for missing in sorted(_required_columns(function) - set(columns)):
             raise UserError(
                 f"The reward function '{name}' needs a column '{missing}'; the data set has {sorted(columns)}. Add or "
@@ -123,16 +150,37 @@ def check_num_prompts(dataset: Any, args: Any) -> None:
         )
 
 
-def _required_columns(function: Any) -> set[str]:
+def _parameters(function: Any) -> list[inspect.Parameter]:
     if isinstance(function, nn.Module) or not callable(function):
-        return set()
+        return []
     try:
-        parameters = inspect.signature(function).parameters.values()
+        return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature
-        return set()
+        return []
+
+
+def _required_columns(function: Any) -> set[str]:
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = _parameters(function)
     required = {p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind in named}
     return required - _REWARD_ARGUMENTS
+
+
+def _refused_arguments(function: Any, given: Collection[str]) -> set[str]:
+    parameters = _parameters(function)
+    if not parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        return set()
+    return set(given) - {p.name for p in parameters}
+
+
+def num_bytes(prompt: Any) -> int:
+    """Bytes of a prompt's text: no fewer than its tokens, the chat template's apart."""
+    if not isinstance(prompt, str | list) or not all(isinstance(turn, dict | str) for turn in prompt):
+        raise UserError(f"a prompt is text or a list of messages, not {prompt!r}")
+    if not prompt:
+        raise UserError("the prompt is empty; drop the row")
+    texts = [prompt] if isinstance(prompt, str) else [str(turn.get("content")) for turn in prompt]
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 def check_prompt_lengths(prompt_ids: Sequence[Sequence[int]], max_completion_length: int, model: Any) -> None:
@@ -179,6 +227,7 @@ def _checked(rewards: Any, name: str, expected: int) -> list[float | None]:
             f"The reward function '{name}' returned {len(rewards)} rewards for {expected} completions; return exactly "
             "one for each."
         )
+    rewards = [reward.item() if hasattr(reward, "item") else reward for reward in rewards]  # NumPy and torch scalars
     for index, reward in enumerate(rewards):
         number = reward is None or (isinstance(reward, numbers.Real) and math.isfinite(reward))
         if not number:
@@ -186,14 +235,14 @@ def _checked(rewards: Any, name: str, expected: int) -> list[float | None]:
                 f"The reward function '{name}' returned {reward!r} for completion {index}; return a finite number, or "
                 "None where the completion cannot be judged."
             )
-    return list(rewards)
+    return rewards
 
 
-def check_scores(rewards_per_func: torch.Tensor, names: Sequence[str]) -> None:
-    """At least one completion has a score, and reward models gave finite ones."""
+def check_scores(rewards_per_func: torch.Tensor, names: Sequence[str], must_score: bool = True) -> None:
+    """At least one completion has a score (where `must_score`), and reward models gave finite ones."""
     for index in torch.isinf(rewards_per_func).any(dim=0).nonzero().flatten().tolist():
         raise UserError(f"The reward '{names[index]}' is infinite for a completion; make it return finite numbers.")
-    if torch.isnan(rewards_per_func).all():
+    if must_score and torch.isnan(rewards_per_func).all():
         raise UserError(
             f"No completion of this batch has a score: every reward ({', '.join(names)}) returned None or NaN for all "
             f"{rewards_per_func.size(0)} completions; check the gold column and that the judge or sandbox is up."

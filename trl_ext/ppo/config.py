@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import logging
+import math
+import numbers
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,19 @@ KL_ESTIMATORS = ("k1", "k2", "k3", "abs", "full")
 KL_PLACEMENTS = ("reward", "loss")
 KL_DIRECTIONS = ("reverse", "forward")
 VALUE_LOSSES = ("mse", "huber")
+
+_FRACTIONS = ("gamma", "lam", "lam_policy", "lam_value")
+_NOT_NEGATIVE = ("beta", "vf_coef", "critic_warmup_steps")
+_POSITIVE = (
+    "cliprange_value",
+    "reward_clip",
+    "kl_target",
+    "target_kl",
+    "length_adaptive_lam",
+    "critic_learning_rate",
+    "kl_horizon",
+)
+_COUNTS = ("num_generations", "num_iterations", "num_ppo_epochs", "num_mini_batches")
 
 
 class _SingleGeneration(int):
@@ -89,7 +104,7 @@ class PPOConfig(GRPOConfig):
         whiten_advantages (`bool`, defaults to `True`):
             Mean 0 and variance 1 over all trainable tokens of the generation batch, of all processes.
         whiten_rewards (`bool`, defaults to `False`):
-            Divide token rewards (score and KL) by their standard deviation over the generation batch; the mean stays.
+            Whiten token rewards (score and KL) over the generation batch and add their mean again, as TRL <= 1.12 did.
         reward_clip (`float`, *optional*): Clip a completion's score to [-reward_clip, reward_clip].
         reward_running_scale (`bool`, defaults to `False`):
             Divide scores by their running standard deviation (saved and resumed with the run).
@@ -136,7 +151,7 @@ class PPOConfig(GRPOConfig):
     kl_horizon: int = _field(10000, "Horizon of the adaptive KL controller, in completions.")
     target_kl: float | None = _field(None, "Stop the updates on a batch of rollouts above this mean k3.")
     whiten_advantages: bool = _field(True, "Whiten advantages over the generation batch.")
-    whiten_rewards: bool = _field(False, "Divide token rewards by their standard deviation.")
+    whiten_rewards: bool = _field(False, "Whiten token rewards, keeping their mean.")
     reward_clip: float | None = _field(None, "Clip scores to [-reward_clip, reward_clip].")
     reward_running_scale: bool = _field(False, "Divide scores by their running standard deviation.")
     missing_eos_penalty: float | None = _field(None, "Subtracted from the score of a truncated completion.")
@@ -151,6 +166,7 @@ class PPOConfig(GRPOConfig):
         bf16: bool | None = None
 
     def __post_init__(self) -> None:
+        self._check_counts()
         self._resolve_aliases()
         self._check_choices()
         self.cliprange_value = self.cliprange_value or None  # the command line cannot say None
@@ -186,8 +202,6 @@ class PPOConfig(GRPOConfig):
             self._set_mini_batches(self.num_mini_batches)
 
     def _set_mini_batches(self, num_mini_batches: int) -> None:
-        if num_mini_batches < 1:
-            raise UserError(f"num_mini_batches={num_mini_batches} must be at least 1.")
         if self.generation_batch_size is not None:
             raise UserError(
                 "num_mini_batches and generation_batch_size both set the size of the generation batch; give one of "
@@ -217,18 +231,37 @@ class PPOConfig(GRPOConfig):
                 hint = f" Did you mean '{close[0]}'?" if close else ""
                 raise UserError(f"{name}={value!r} is unknown; choose one of {', '.join(allowed)}.{hint}")
 
+    def _check_counts(self) -> None:
+        for name in _COUNTS:
+            value = getattr(self, name)
+            optional = name in ("num_ppo_epochs", "num_mini_batches")
+            if value is None and optional:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UserError(f"{name}={value!r} must be a whole number of at least 1.")
+
+    def _check_numbers(self) -> None:
+        for name in (*_FRACTIONS, *_NOT_NEGATIVE, *_POSITIVE, "missing_eos_penalty"):
+            value = getattr(self, name)
+            required = self._default(name) is not None and name != "cliprange_value"
+            if value is None and not required:
+                continue
+            if not isinstance(value, numbers.Real) or not math.isfinite(value):
+                raise UserError(f"{name}={value!r} must be a finite number.")
+        for weight in self.reward_weights or []:
+            if not isinstance(weight, numbers.Real) or not math.isfinite(weight):
+                raise UserError(f"reward_weights={self.reward_weights} must be finite numbers.")
+
     def _check_ranges(self) -> None:
-        if not isinstance(self.num_generations, int) or self.num_generations < 1:
-            raise UserError(f"num_generations={self.num_generations} must be a whole number of at least 1.")
-        for name in ("gamma", "lam", "lam_policy", "lam_value"):
+        self._check_numbers()
+        for name in _FRACTIONS:
             value = getattr(self, name)
             if value is not None and not 0.0 <= value <= 1.0:
                 raise UserError(f"{name}={value} must lie in [0, 1].")
-        for name in ("beta", "vf_coef", "critic_warmup_steps"):
+        for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise UserError(f"{name}={getattr(self, name)} must not be negative.")
-        positive = "cliprange_value reward_clip kl_target target_kl length_adaptive_lam critic_learning_rate kl_horizon"
-        for name in positive.split():
+        for name in _POSITIVE:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise UserError(f"{name}={value} must be above 0 (leave it unset to turn it off).")

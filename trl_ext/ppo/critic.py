@@ -195,15 +195,16 @@ def _value_lora_config(model: Any) -> Any:
     from peft import LoraConfig
 
     policy = model.peft_config[model.active_adapter]
-    if not isinstance(policy, LoraConfig):
+    if type(policy) is not LoraConfig:  # a subclass such as AdaLoRA keeps state of its own
         raise UserError(
             f"critic='adapter' copies a LoRA policy, but the policy's adapter is a {type(policy).__name__}; use "
             "critic='shared' or critic='model'."
         )
     config = copy.deepcopy(policy)
     # Initialisations such as PiSSA change the base's weights, which the policy stands on.
-    changes = {"lora_dropout": 0.0, "init_lora_weights": True, "modules_to_save": None, "inference_mode": False}
-    changes |= {"use_dora": False, "trainable_token_indices": None, "eva_config": None, "corda_config": None}
+    changes = {"lora_dropout": 0.0, "init_lora_weights": True, "modules_to_save": None, "bias": "none"}
+    changes |= {"inference_mode": False, "use_dora": False, "trainable_token_indices": None}
+    changes |= {"eva_config": None, "corda_config": None}
     for name, value in changes.items():
         if hasattr(config, name):
             setattr(config, name, value)
@@ -251,6 +252,8 @@ class ModelCritic(Critic):
     def __init__(self, value_model: Any, vocab_size: int, init_kwargs: dict[str, Any]) -> None:
         if isinstance(value_model, str):
             value_model = _load_value_model(value_model, init_kwargs)
+        if not hasattr(value_model, "get_input_embeddings"):
+            raise UserError(f"value_model is a {type(value_model).__name__}; pass a transformers model or a PeftModel.")
         rows = value_model.get_input_embeddings().weight.shape[0]
         if rows < vocab_size:
             raise UserError(
@@ -304,16 +307,10 @@ def build_critic(model: Any, args: Any, value_model: str | nn.Module | None) -> 
     if value_model is not None and value_model in (model, model.get_base_model() if is_peft_model(model) else None):
         raise UserError("value_model is the policy itself; pass a second model, or use critic='shared'.")
     if args.critic == "adapter":
-        if not is_peft_model(model):
-            raise UserError(
-                "critic='adapter' puts a second LoRA beside a LoRA policy; pass peft_config=LoraConfig(...), or use "
-                "critic='shared' or critic='model' for full weights."
-            )
         return AdapterCritic(model, args.seed)
     if args.critic == "shared":
         return SharedCritic(model, args.critic_detach)
-    if value_model is None:
-        raise UserError("critic='model' needs the model: pass value_model='path or Hub id' or a loaded module.")
+    assert value_model is not None, "see checks.check_critic_choice"
     if isinstance(value_model, str):
         value_model = resolve_model(value_model)
     init_kwargs = {k: v for k, v in (args.model_init_kwargs or {}).items() if k in ("attn_implementation",)}

@@ -93,7 +93,8 @@ class ObjectiveStage(RolloutStage):
         assert self._pass is not None
         per_token_logps, entropies, aux_loss = self._pass
         self._pass = None
-        terms = {"entropy": self._entropy_term(entropies, inputs, mask, entropy_coef)}
+        scored = inputs["value_mask"]  # a completion without a score moves nothing
+        terms = {"entropy": self._entropy_term(entropies, inputs, scored, entropy_coef)}
         loss = loss + self._entropy_correction(entropies, inputs, mask, entropy_coef)
         policy = loss.detach() - terms["entropy"].detach()
         if aux_loss is not None:
@@ -102,7 +103,7 @@ class ObjectiveStage(RolloutStage):
             policy = policy - terms["router"]
         self._add_reference_kl(per_token_logps, inputs, mask, mode)
         if self.args.kl_placement == "loss" and self.args.beta != 0.0:
-            terms["kl"] = self._kl_term(per_token_logps, hidden, inputs, mask, weights)
+            terms["kl"] = self._kl_term(per_token_logps, hidden, inputs, scored, weights)
             loss = loss + terms["kl"]
         if not self.critic.separate:
             value = self._shared_value_term(hidden, inputs, weights, mode)
@@ -150,7 +151,8 @@ class ObjectiveStage(RolloutStage):
         """TRL's bonus is a mean of each micro-batch; replace it by the mean of the step. Its controller stays."""
         if coef == 0.0 or self.top_entropy_quantile < 1.0:
             return 0.0
-        return coef * self._stock_entropy(entropies, mask) + self._entropy_term(entropies, inputs, mask, coef)
+        own = self._entropy_term(entropies, inputs, inputs["value_mask"], coef)
+        return coef * self._stock_entropy(entropies, mask) + own
 
     def _stock_entropy(self, entropies: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         if self.top_entropy_quantile < 1.0:

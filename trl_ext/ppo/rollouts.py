@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from accelerate.utils import is_peft_model
-from torch import nn
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import use_adapter
@@ -20,6 +19,7 @@ from trl_ext.ppo.config import PPOConfig
 from trl_ext.ppo.critic import MULTIMODAL_KEYS, Critic, SharedCritic, backbone_of, run_backbone
 
 _FULL_KL_BYTES = 2**28  # logits of one chunk of the full divergence, per model
+_UNSCORED_BATCHES = 3  # generation batches in a row without any score before a run ends
 # Positions in one forward pass of the critic without gradients. A small model on a GPU is bound by kernel launches, so
 # fewer, larger passes are faster; this many hidden states are still less than a training step holds.
 _ROLLOUT_POSITIONS = 8192
@@ -44,10 +44,15 @@ class RolloutStage(GRPOTrainer):
     _pass: tuple[Any, ...] | None  # what TRL's last log-probability pass returned
     _hidden: list[torch.Tensor]  # what `_record_hidden` collected
     _recording: str | None
+    _unscored_batches: int = 0
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         rewards_per_func = super()._calculate_rewards(*args, **kwargs)
-        checks.check_scores(rewards_per_func, self.reward_func_names)
+        unscored = bool(torch.isnan(rewards_per_func).all())
+        self._unscored_batches = self._unscored_batches + 1 if unscored else 0
+        # A judge may be down for a moment in the night, but not from the start and not for long.
+        patience = _UNSCORED_BATCHES if self._rewards_per_func is not None else 1
+        checks.check_scores(rewards_per_func, self.reward_func_names, self._unscored_batches >= patience)
         self._rewards_per_func = rewards_per_func
         return rewards_per_func
 
@@ -203,7 +208,7 @@ class RolloutStage(GRPOTrainer):
         finally:
             self._recording, self._hidden = before, []
 
-    def _record_hidden(self, module: nn.Module, args: Any, output: Any) -> None:
+    def _record_hidden(self, output: Any) -> None:
         if self._recording is None or not self._in_logps_pass:
             return
         hidden = output.last_hidden_state

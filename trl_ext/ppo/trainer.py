@@ -9,11 +9,13 @@ entropy terms are switched off around the policy pass and added here, where each
 from __future__ import annotations
 
 import textwrap
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast, is_peft_model
+from datasets import Dataset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from trl.trainer.utils import disable_dropout_in_model, get_config_model_id, is_async_callable
@@ -28,6 +30,9 @@ from trl_ext.ppo.critic import backbone_of, build_critic
 from trl_ext.ppo.updates import UpdateStage
 from trl_ext.smol import resolve_model
 from trl_ext.versions import require_tested_trl
+
+_TEMPLATE_TOKENS = 256  # more than a chat template adds
+_LONG_PROMPTS_LOOKED_AT = 20_000  # a few seconds; the others are checked when their turn comes
 
 
 class PPOTrainer(CheckpointMixin, UpdateStage):
@@ -102,6 +107,7 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         if not isinstance(args, PPOConfig):
             raise UserError(f"args is a {type(args).__name__}; PPOTrainer takes a PPOConfig (its fields and more).")
         checks.check_adapters(model, args)
+        checks.check_critic_choice(model, args, peft_config, value_model)
         precise = _float32_adapter(model)
         super().__init__(
             model=model,
@@ -135,6 +141,22 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         for dataset in (self.train_dataset, *evaluation.values()):
             checks.check_columns(dataset, self.reward_funcs, self.reward_func_names, open_ended)
         checks.check_num_prompts(self.train_dataset, self.args)
+        if not (open_ended or self._is_vlm):
+            self._check_long_prompts()
+
+    def _check_long_prompts(self) -> None:
+        """Find a prompt that does not fit before the run comes to it; only those long enough in bytes are tokenised."""
+        context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        if not isinstance(self.train_dataset, Dataset) or context is None:
+            return
+        room, looked_at = context - self.max_completion_length, 0
+        for index, prompt in enumerate(self.train_dataset["prompt"]):
+            try:
+                if checks.num_bytes(prompt) + _TEMPLATE_TOKENS > room and looked_at < _LONG_PROMPTS_LOOKED_AT:
+                    looked_at += 1
+                    self._tokenize_prompts([prompt])
+            except UserError as error:
+                raise UserError(f"Row {index} of the data set: {error}") from error
 
     def _wrap_rewards(self) -> None:
         self.reward_funcs = list(self.reward_funcs)  # it may be the caller's list
@@ -165,8 +187,9 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         self.critic.head.to(device)
         if self.args.critic == "model":
             self._place_value_model(self.critic.model)  # type: ignore[attr-defined]
-        if self.args.disable_dropout and self.args.critic == "model":
-            disable_dropout_in_model(self.critic.model)  # type: ignore[attr-defined]
+            if self.args.disable_dropout:
+                disable_dropout_in_model(self.critic.model)  # type: ignore[attr-defined]
+            checks.check_dropout(self.critic.model, self.args.disable_dropout)  # type: ignore[attr-defined]
         parameters = list(self.critic.parameters().values())
         if self.accelerator.num_processes > 1:
             broadcast([p.data for p in parameters])
@@ -174,7 +197,10 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         own = {id(p) for p in parameters}
         names = [name for name, p in self.model.named_parameters() if id(p) in own]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.model, names)
-        backbone_of(self.model).register_forward_hook(self._record_hidden)
+        this = weakref.ref(self)  # the model outlives the trainer, and must not keep it
+        backbone_of(self.model).register_forward_hook(
+            lambda module, args, output: trainer._record_hidden(output) if (trainer := this()) is not None else None
+        )
 
     def _place_value_model(self, value_model: Any) -> None:
         if not getattr(value_model, "is_quantized", False):
@@ -195,9 +221,19 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         finally:
             self.critic.enable_gradients()
         missing = [p for p in critic.values() if id(p) not in grouped]
-        if missing:
-            group = {"params": missing, "lr": self.args.critic_learning_rate, "weight_decay": self.args.weight_decay}
-            self.optimizer.add_param_group(group)
+        if missing and self.lr_scheduler is not None and not self._created_lr_scheduler:
+            raise UserError(
+                "The given scheduler does not know the critic's parameters; pass optimizers=(optimizer, None) and let "
+                "the trainer make the scheduler, or give the optimizer trainer.critic's parameters first."
+            )
+        # biases and norms do not decay, as in the policy's groups
+        still = [p for p in missing if p.ndim < 2 and self.args.weight_decay != 0.0]
+        kept = {id(p) for p in still}
+        decaying = [p for p in missing if id(p) not in kept]
+        for parameters, weight_decay in ((decaying, self.args.weight_decay), (still, 0.0)):
+            if parameters:
+                group = {"params": parameters, "lr": self.args.critic_learning_rate, "weight_decay": weight_decay}
+                self.optimizer.add_param_group(group)
         return self.optimizer
 
 

@@ -23,6 +23,8 @@ class UpdateStage(ObjectiveStage):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         if self._step % (self.args.steps_per_generation * self.num_iterations) == 0:
             self._updates_stopped = False
+        if self._step == 0 and not self._accounting["train"]:
+            self._accounting["train"].cost.reset()  # the clock starts with the training, not with the trainer
         if not self._window_open:
             self._open_window()
         if self._updates_stopped:
@@ -33,6 +35,11 @@ class UpdateStage(ObjectiveStage):
         if self.accelerator.sync_gradients:
             self._close_window()
         return loss
+
+    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._accounting["eval"]:
+            self._accounting["eval"].cost.reset()
+        return super().prediction_step(*args, **kwargs)
 
     _WINDOW_SUMS = ("kl_sum", "num_rows", "k3_sum", "num_tokens")
 
@@ -67,7 +74,8 @@ class UpdateStage(ObjectiveStage):
             sums = self.accelerator.reduce(self._window, reduction="sum").tolist()
             kl_sum, num_rows, k3_sum, num_tokens = sums
             if self.args.kl_target is not None and num_rows:
-                self.kl_controller.update(kl_sum / num_rows, int(num_rows))
+                # each completion passes once an epoch, and counts once
+                self.kl_controller.update(kl_sum / num_rows, max(1, round(num_rows / self.num_iterations)))
             if self.args.target_kl is not None and num_tokens and k3_sum / num_tokens > self.args.target_kl:
                 self._updates_stopped = True
                 self._drop_gradients(keep_critic=False)

@@ -15,9 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from trl_ext._text import did_you_mean
-from trl_ext.errors import UserError
+from trl_ext.errors import UsageError, UserError
 
 RESOLVED_CONFIG = "config_resolved.yaml"
+# Names of one setting: a flag replaces whichever of them a configuration file holds.
+OTHER_NAMES = (
+    ("kl_coef", "beta"),
+    ("num_ppo_epochs", "num_iterations"),
+    ("num_mini_batches", "steps_per_generation", "generation_batch_size"),
+)
 DATA_LOADERS = {".json": "json", ".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
 
 
@@ -33,26 +39,39 @@ def parse(dataclass_types: Sequence[type], argv: list[str], prog: str) -> tuple[
 
     argv = [re.sub(r"^--model(?==|$)", "--model_name_or_path", word) for word in argv]
     parser = TrlParser(tuple(dataclass_types), prog=prog, allow_abbrev=False)
+    parser.error = _refuse  # argparse would print its whole usage, hundreds of lines, before the one that matters
     options = {option for action in parser._actions for option in action.option_strings}
+    argv, config = _split_config(argv, options)
     for word in argv:
         flag = word.split("=")[0]
-        if word.startswith("--") and flag not in {*options, "--config"}:
-            raise UserError(f"unknown flag {flag}{did_you_mean(flag, options | {'--model', '--config'})}")
-    argv = _find_config(argv, options)
-    result: tuple[Any, ...] = parser.parse_args_and_config(argv)
+        if word.startswith("--") and flag not in options:
+            raise UsageError(f"unknown flag {flag}{did_you_mean(flag, options | {'--model', '--config'})}")
+    for name, value in (config.pop("env", None) or {}).items():
+        os.environ[str(name)] = str(value)
+    parser.set_defaults_with_config(**config)
+    result: tuple[Any, ...] = parser.parse_args_into_dataclasses(args=argv)
     return result
 
 
-def _find_config(argv: list[str], options: set[str]) -> list[str]:
+def _refuse(message: str) -> Any:
+    raise UsageError(message)
+
+
+def _split_config(argv: list[str], options: set[str]) -> tuple[list[str], dict[str, Any]]:
+    """The flags, and the settings of the `--config` file; a flag wins over a setting of its other name, too."""
     argv = [part for word in argv for part in (word.split("=", 1) if word.startswith("--config=") else [word])]
     if "--config" not in argv:
-        return argv
+        return argv, {}
     index = argv.index("--config") + 1
     if index == len(argv):
-        raise UserError("--config needs a YAML file or the name of a recipe")
-    path = _recipe(argv[index])
-    _check_keys(path, options)
-    return [*argv[:index], str(path), *argv[index + 1 :]]
+        raise UsageError("--config needs a YAML file or the name of a recipe")
+    config = _read_config(_recipe(argv[index]), options)
+    argv = [*argv[: index - 1], *argv[index + 1 :]]
+    flags = {word.split("=")[0].removeprefix("--") for word in argv if word.startswith("--")}
+    for names in OTHER_NAMES:
+        if flags & set(names):
+            config = {key: value for key, value in config.items() if key not in names}
+    return argv, config
 
 
 def _recipe(name: str) -> Path:
@@ -66,19 +85,24 @@ def _recipe(name: str) -> Path:
     raise UserError(f"no configuration file {name!r}, and no recipe of that name{did_you_mean(name, known)}")
 
 
-def _check_keys(path: Path, options: set[str]) -> None:
+def _read_config(path: Path, options: set[str]) -> dict[str, Any]:
     import yaml
 
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        raise UserError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
     if not isinstance(config, dict):
-        raise UserError(f"{path} must hold `name: value` lines")
-    known = {option.removeprefix("--") for option in options} | {"env"}
+        raise UsageError(f"{path} must hold `name: value` lines")
+    known = {option.removeprefix("--") for option in options} | {"env", "model"}
     for key in config:
         if key not in known:
-            raise UserError(f"unknown key {key!r} in {path}{did_you_mean(str(key), known)}")
+            raise UsageError(f"unknown key {key!r} in {path}{did_you_mean(str(key), known)}")
+    if "model" in config:
+        config["model_name_or_path"] = config.pop("model")
+    if isinstance(config.get("reward_funcs"), str):
+        config["reward_funcs"] = [config["reward_funcs"]]
+    return config
 
 
 def quiet_libraries() -> None:
@@ -133,11 +157,27 @@ def load_data(script_args: Any) -> Any:
     if path.is_file():
         if path.suffix not in DATA_LOADERS:
             raise UserError(f"{name} is a {path.suffix or 'nameless'} file; give one of {', '.join(DATA_LOADERS)}")
-        return load_dataset(DATA_LOADERS[path.suffix], data_files={script_args.dataset_train_split: str(path)})
+        return _load_file(path, script_args.dataset_train_split)
+    if path.suffix in DATA_LOADERS:
+        raise UserError(f"there is no file {name}")
     if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
         data = load_from_disk(str(path))
         return data if isinstance(data, DatasetDict) else {script_args.dataset_train_split: data}
     return load_dataset(name, name=script_args.dataset_config, streaming=script_args.dataset_streaming)
+
+
+def _load_file(path: Path, split: str) -> Any:
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetGenerationError
+
+    try:
+        data = load_dataset(DATA_LOADERS[path.suffix], data_files={split: str(path)})
+    except (DatasetGenerationError, StopIteration) as error:
+        reason = str(error.__cause__ or error).strip().split("\n")[0] or "it is empty"
+        raise UserError(f"{path} cannot be read as {DATA_LOADERS[path.suffix]}: {reason}") from error
+    if not len(data[split]):
+        raise UserError(f"{path} holds no rows")
+    return data
 
 
 def pick_split(data: Any, split: str) -> Any:
@@ -157,14 +197,27 @@ def write_resolved_config(output_dir: str, *dataclasses: Any) -> None:
         # None is the default of most fields; where it is not, it says that something was turned off
         told = {f.name for f in fields(instance) if f.default is not None} if is_dataclass(instance) else set()
         settings |= {k: v for k, v in values.items() if (v is not None or k in told) and not k.startswith("_")}
-    if "steps_per_generation" in settings:
-        settings.pop("generation_batch_size", None)  # follows from the other one, and TRL takes only one of the two
+    for name in _derived(settings):
+        settings.pop(name, None)
     plain = json.loads(json.dumps(settings, default=str))
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{RESOLVED_CONFIG}.partial"
     partial.write_text(yaml.safe_dump(plain, sort_keys=True), encoding="utf-8")
     os.replace(partial, folder / RESOLVED_CONFIG)
+
+
+def _derived(settings: dict[str, Any]) -> set[str]:
+    """Settings that follow from others: written down, they would stand in the way of changing those."""
+    derived = {"kl_coef", "num_ppo_epochs", "generation_batch_size"}
+    steps = settings.get("gradient_accumulation_steps", 1) * (settings.get("num_mini_batches") or 1)
+    if settings.get("steps_per_generation") == steps:
+        derived.add("steps_per_generation")
+    if settings.get("critic_max_grad_norm") == settings.get("max_grad_norm"):
+        derived.add("critic_max_grad_norm")
+    if settings.get("critic_learning_rate") == (1e-5 if settings.get("critic") == "model" else 1e-4):
+        derived.add("critic_learning_rate")
+    return derived
 
 
 def command_line(name: str, argv: Sequence[str]) -> str:

@@ -7,6 +7,8 @@ Exit status 1 if the accuracy did not rise.
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import math
 import os
 import random
 import re
@@ -113,6 +115,8 @@ def build_trainer(args: Any, **overrides: Any) -> tuple[Any, list[dict[str, Any]
     from trl_ext.errors import UserError
     from trl_ext.ppo import PPOConfig, PPOTrainer
 
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError("the demo draws its curves with matplotlib; install it with `pip install matplotlib`")
     if args.steps < 1 or args.completions < 8 or args.completions % 8:
         raise UserError("--steps must be at least 1 and --completions a multiple of 8")
     transformers.logging.set_verbosity_error()
@@ -126,7 +130,7 @@ def build_trainer(args: Any, **overrides: Any) -> tuple[Any, list[dict[str, Any]
         "kl_coef": 0.01,
         "lr_scheduler_type": "constant_with_warmup",
         "warmup_steps": 2,
-        "per_device_train_batch_size": 8 if not on_gpu else min(args.completions, 64),
+        "per_device_train_batch_size": 8 if not on_gpu else math.gcd(args.completions, 64),
         "max_completion_length": MAX_COMPLETION_LENGTH,
         "max_steps": args.steps,
         "gradient_checkpointing": False,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
+
+from trl_ext.errors import UserError
 
 _HELP = """\
 usage: trl-ext ppo --model MODEL --dataset_name DATA --reward_funcs module.function [options]
@@ -14,6 +17,7 @@ Train with GAE-PPO: LoRA (--use_peft), QLoRA (--use_peft --load_in_4bit --dtype 
 main options:
   --model MODEL                  Hub id or folder; "smol" is SmolLM2-135M-Instruct
   --dataset_name DATA            Hub id, folder, or a .json, .jsonl, .parquet or .csv file with a column "prompt"
+                                 (messages, or plain text)
   --reward_funcs NAME [NAME ...] reward functions as module.function, or a name of trl.rewards
   --output_dir DIR               where adapter, card, metrics.jsonl and checkpoints go
   --use_peft                     train a LoRA (--lora_r, --lora_alpha, --lora_target_modules)
@@ -68,11 +72,10 @@ def _parse(argv: list[str]) -> tuple[Any, ...]:
 
 def train(script_args: Any, training_args: Any, model_args: Any, argv: list[str]) -> int:
     """Build the trainer from parsed arguments, train, save."""
-    from transformers import PrinterCallback
+    from transformers import PrinterCallback, TrainerCallback
     from trl import get_peft_config, get_quantization_config
 
     from trl_ext.callbacks import MetricsWriter, ProgressBar
-    from trl_ext.errors import UserError
     from trl_ext.ppo import PPOTrainer
     from trl_ext.scripts._training import load_data, load_reward, pick_split, write_resolved_config
 
@@ -104,8 +107,15 @@ def train(script_args: Any, training_args: Any, model_args: Any, argv: list[str]
         value_model=script_args.value_model_name_or_path,
     )
     trainer.remove_callback(PrinterCallback)  # metrics.jsonl holds what it prints over the progress bar
-    if trainer.is_world_process_zero():
-        write_resolved_config(training_args.output_dir, script_args, training_args, model_args)
+
+    class WriteConfig(TrainerCallback):
+        """When training begins: a resume that is refused leaves the file as it was."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.is_world_process_zero:
+                write_resolved_config(training_args.output_dir, script_args, training_args, model_args)
+
+    trainer.add_callback(WriteConfig())
     trainer.train(resume_from_checkpoint=_resume_from(training_args))
     _finish(trainer, script_args, argv)
     return 0
@@ -114,7 +124,11 @@ def train(script_args: Any, training_args: Any, model_args: Any, argv: list[str]
 def _resume_from(training_args: Any) -> str | bool | None:
     """`--resume_from_checkpoint true` is the last checkpoint of the output folder."""
     value = training_args.resume_from_checkpoint
-    return True if isinstance(value, str) and value.lower() in ("true", "1", "yes", "last") else value
+    if isinstance(value, str) and value.lower() in ("true", "1", "yes", "last"):
+        return True
+    if isinstance(value, str) and not Path(value).is_dir():
+        raise UserError(f"there is no checkpoint folder {value}; --resume_from_checkpoint true takes the last one")
+    return value
 
 
 def _finish(trainer: Any, script_args: Any, argv: list[str]) -> None:

@@ -387,3 +387,28 @@ def test_saved_lora_config_is_the_policys(whole, tmp_path):
     whole("adapter", max_steps=1)
     saved = LoraConfig.from_pretrained(tmp_path / "out" / "checkpoint-1")
     assert saved.r == 4 and set(saved.target_modules) == {"q_proj", "v_proj"}
+
+
+def test_resume_inside_a_generation_batch_of_another_shape_is_refused_with_the_old_one(whole, resume):
+    whole("shared")
+    with pytest.raises(ValueError, match=r"made with .*steps_per_generation=\d+.*; resume with that"):
+        resume("shared", 3, num_mini_batches=1)
+
+
+def test_resume_between_generation_batches_takes_another_shape(whole, resume):
+    whole("shared")
+    resumed = resume("shared", 4, num_iterations=1)
+    assert resumed.state.global_step == resumed.args.max_steps
+
+
+@pytest.mark.parametrize("mode", ["adapter", "shared"])
+def test_resume_with_another_rank_is_refused_in_one_sentence(whole, resume, lora, mode):
+    whole(mode)
+    with pytest.raises(ValueError, match=r"resume with the same .*peft_config") as refusal:
+        resume(mode, 4, peft_config=lora(r=2))
+    assert "\n" not in str(refusal.value)
+
+
+def test_resume_from_a_folder_that_is_not_there_says_so(build_trainer, tmp_path):
+    with pytest.raises(ValueError, match="no checkpoint"):
+        build_trainer("shared").train(resume_from_checkpoint=str(tmp_path / "nowhere"))

@@ -3,10 +3,12 @@
 import math
 import types
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from peft import IA3Config, PeftModel, get_peft_model
+from peft import IA3Config, PeftModel, PromptTuningConfig, get_peft_model
+from transformers import OPTConfig, OPTForCausalLM
 from trl import GRPOConfig
 
 from trl_ext import versions
@@ -180,8 +182,13 @@ def test_reward_arguments_of_trl_and_optional_ones_need_no_column(build_trainer)
 
 
 def test_prompt_longer_than_the_context_is_refused_with_both_lengths(build_trainer):
-    trainer = build_trainer("shared", prompts=["1" * 506] * 8)
-    _refused("prompt of 506 tokens and max_completion_length=8 exceed .* 512 tokens; drop long prompts", trainer.train)
+    _refused(
+        "Row 3 of the data set: A prompt of 506 tokens and max_completion_length=8 exceed .* 512 tokens; drop long",
+        build_trainer,
+        "shared",
+        prompts=["1"] * 3 + ["1" * 506] * 5,
+    )
+    _refused("Row 1 of the data set: the prompt is empty", build_trainer, "shared", prompts=["1", ""] * 4)
     build_trainer("shared", prompts=["1" * 504] * 8, max_steps=1).train()
 
 
@@ -315,3 +322,32 @@ def test_attention_dropout_is_turned_off_with_disable_dropout_and_refused_withou
         checks.check_dropout(model, disable_dropout=False)
     checks.check_dropout(model, disable_dropout=True)
     assert {layer.self_attn.attention_dropout for layer in model.model.layers} == {0.0}
+
+
+def test_functional_dropout_of_other_architectures_is_turned_off(build_trainer):
+    config = OPTConfig(vocab_size=101, hidden_size=32, ffn_dim=64, num_hidden_layers=1, num_attention_heads=2)
+    config.word_embed_proj_dim, config.dropout = 32, 0.2
+    model = OPTForCausalLM(config)
+    checks.check_dropout(model, disable_dropout=True)
+    assert {getattr(module, "dropout", 0.0) for module in model.modules()} == {0.0}
+
+
+def test_reward_that_takes_no_keywords_is_refused_before_training(build_trainer):
+    _refused(r"does not accept '\w+'; give it \*\*kwargs", build_trainer, "shared", reward_funcs=lambda completions: [])
+
+
+def test_rewards_of_numpy_and_torch_scalars_are_numbers():
+    rewards = checks._checked([np.float32(0.5), np.bool_(True), torch.tensor(0.25), None], "some_reward", 4)
+    assert rewards == [0.5, True, 0.25, None]
+
+
+def test_prompt_learning_is_refused(build_trainer):
+    peft_config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    model = get_peft_model(tiny_model(), peft_config)
+    _refused("Prompt learning", build_trainer, "shared", model=model, peft_config=None)
+
+
+def test_lora_with_trained_biases_gets_a_critic_without(build_trainer, lora):
+    trainer = build_trainer("adapter", peft_config=lora(bias="lora_only"))
+    assert trainer.model.peft_config["value"].bias == "none"
+    trainer.train()

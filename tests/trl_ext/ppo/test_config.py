@@ -68,7 +68,11 @@ def test_num_mini_batches_sets_the_steps_of_a_generation(make):
 @pytest.mark.parametrize(
     "settings, sentence",
     [
-        ({"num_mini_batches": 0}, "num_mini_batches=0 must be at least 1"),
+        ({"num_iterations": 0}, "num_iterations=0 must be a whole number of at least 1"),
+        ({"vf_coef": float("nan")}, "vf_coef=nan must be a finite number"),
+        ({"gamma": "high"}, "gamma='high' must be a finite number"),
+        ({"reward_weights": [1.0, float("nan")]}, "must be finite numbers"),
+        ({"num_mini_batches": 0}, "num_mini_batches=0 must be a whole number of at least 1"),
         (
             {"num_mini_batches": 2, "generation_batch_size": 16},
             "num_mini_batches and generation_batch_size both set .* give one",

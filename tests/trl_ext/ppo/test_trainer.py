@@ -111,10 +111,13 @@ def test_completions_table_holds_the_advantages_used(build_trainer, tmp_path):
     assert len(table) == 4 and list(table["advantage"]) == list(trainer._logs["advantages"])
 
 
-def test_trainer_without_args_takes_the_name_of_the_model(tiny_model_path, reward, lora, tmp_path, monkeypatch):
+def test_trainer_without_args_takes_the_name_of_the_model(reward, lora, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    model = tmp_path / "models" / "tiny-llama"
+    tiny_model(max_position_embeddings=1024).save_pretrained(model)  # room for the default max_completion_length
+    tiny_tokenizer().save_pretrained(model)
     data = Dataset.from_dict({"prompt": ["1+1="] * 8})
-    trainer = PPOTrainer(str(tiny_model_path), reward, train_dataset=data, peft_config=lora())
+    trainer = PPOTrainer(str(model), reward, train_dataset=data, peft_config=lora())
     assert trainer.args.output_dir == "tiny-llama-PPO" and trainer.args.critic == "adapter"
 
 

@@ -1,6 +1,8 @@
 """What must move moves, what must not does not: warm-up, target KL, learning rates, clipping, minibatches."""
 
+import gc
 import hashlib
+import weakref
 
 import numpy as np
 import pytest
@@ -225,3 +227,84 @@ def test_whitening_is_over_the_generation_batch_and_not_the_minibatch(run, scrip
     kept = batch["advantages"][batch["value_mask"].bool()]
     assert kept.mean().item() == pytest.approx(0.0, abs=1e-5)
     assert kept.std(unbiased=False).item() == pytest.approx(1.0, rel=1e-4)
+
+
+# --- what a hostile run found -------------------------------------------------------------------------------------
+
+
+def test_scheduler_that_does_not_know_the_critic_is_refused(build_trainer):
+    trainer = build_trainer("shared")
+    optimizer = torch.optim.AdamW([p for p in trainer.model.parameters() if p.requires_grad], lr=1e-3)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    trainer = build_trainer("shared", model=trainer.model, peft_config=None, optimizers=(optimizer, scheduler))
+    with pytest.raises(ValueError, match=r"pass optimizers=\(optimizer, None\)"):
+        trainer.train()
+
+
+def test_weight_decay_of_the_critic_leaves_out_biases_and_norms(build_trainer):
+    trainer = build_trainer("model", value_model=tiny_model(seed=1), weight_decay=0.1)
+    trainer.create_optimizer()
+    own = {id(p) for p in trainer.critic.parameters().values()}
+    groups = [group for group in trainer.optimizer.param_groups if own & {id(p) for p in group["params"]}]
+    assert {(p.ndim >= 2, group["weight_decay"]) for group in groups for p in group["params"]} == {
+        (True, 0.1),
+        (False, 0.0),
+    }
+
+
+def test_trainer_is_freed_while_its_model_lives_on(build_trainer):
+    model = tiny_model()
+    trainer = build_trainer("shared", model=model, peft_config=None, max_steps=1, kl_coef=0.0)
+    trainer.train()
+    gone = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert gone() is None
+    assert model(torch.tensor([[5, 6]])).logits.shape == (1, 2, model.config.vocab_size)
+
+
+def test_batches_without_a_score_end_the_run_only_from_the_start_or_in_a_row(build_trainer):
+    def steps(*scores):
+        remaining = iter(scores)
+
+        def reward(completions, **kwargs):
+            return [next(remaining)] * len(completions)
+
+        trainer = build_trainer("shared", reward_funcs=reward, max_steps=len(scores))
+        trainer.train()
+        return trainer.state.global_step
+
+    assert steps(1.0, None, None, 0.0, None) == 5
+    with pytest.raises(ValueError, match="No completion of this batch has a score"):
+        steps(None, 1.0)
+    with pytest.raises(ValueError, match="No completion of this batch has a score"):
+        steps(1.0, None, None, None)
+
+
+def test_completion_without_a_score_gets_no_gradient_from_kl_or_entropy(build_trainer, awaken, scripted):
+    def reward(completions, **kwargs):
+        return [None] * (len(completions) - 1) + [1.0]
+
+    settings = {"reward_funcs": reward, "rollout_func": scripted, "per_device_train_batch_size": 4}
+    settings |= {"kl_coef": 0.3, "kl_placement": "loss", "kl_estimator": "k3", "entropy_coef": 0.2}
+    trainer = build_trainer("shared_detach", **settings)
+    awaken(trainer)
+    trainer.create_optimizer()
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    trainer._open_window()
+    batch = trainer._generate_and_score_completions([trainer.train_dataset[index] for index in range(4)])
+    wrapped, seen = trainer._get_per_token_logps_and_entropies, []
+
+    def watched(*args, **kwargs):
+        logps, entropies, aux = wrapped(*args, **kwargs)
+        logps.retain_grad()
+        entropies.retain_grad()
+        seen.append((logps, entropies))
+        trainer._pass = (logps, entropies, aux)
+        return trainer._pass
+
+    trainer._get_per_token_logps_and_entropies = watched
+    trainer._compute_loss(trainer.model, batch).backward()
+    for tensor in seen[0]:
+        assert tensor.grad[:3].abs().max() == 0 and tensor.grad[3].abs().max() > 0

@@ -52,8 +52,8 @@ def argv(here, tiny_model_path):
     return build
 
 
-def _refused(capsys, argv, sentence):
-    assert main(argv) == 1
+def _refused(capsys, argv, sentence, status=1):
+    assert main(argv) == status
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("trl-ext: error: ") and sentence in error, error
 
@@ -169,7 +169,7 @@ def test_run_with_a_separate_value_model_and_evaluation(argv, here, tiny_model_p
     ],
 )
 def test_call_that_cannot_work_ends_in_one_line(argv, capsys, more, sentence):
-    _refused(capsys, argv(*more), sentence)
+    _refused(capsys, argv(*more), sentence, status=2 if "flag" in sentence else 1)
 
 
 def test_call_without_model_data_or_reward_says_which_is_missing(here, capsys):
@@ -186,10 +186,51 @@ def test_config_file_with_a_typo_ends_in_one_line(here, capsys):
         capsys,
         ["ppo", "--config", "run.yaml"],
         "unknown key 'critic_learning_rat' in run.yaml; did you mean 'critic_learning_rate'?",
+        status=2,
     )
 
 
-def test_resume_flag_is_a_folder_or_the_last_checkpoint():
+def test_value_of_the_wrong_kind_ends_in_one_line_without_the_usage(here, argv, capsys):
+    _refused(capsys, argv("--learning_rate", "fast"), "invalid float value: 'fast'", status=2)
+    (here / "run.yaml").write_text("gamma: [1, 2]\n")
+    _refused(capsys, argv("--config", "run.yaml"), "gamma=[1, 2] must be a finite number")
+
+
+def test_data_that_cannot_be_read_ends_in_one_line(here, capsys):
+    call = ["ppo", "--model", "x", "--reward_funcs", "cli_rewards.letter_reward", "--dataset_name"]
+    _refused(capsys, [*call, "nowhere.jsonl"], "there is no file nowhere.jsonl")
+    (here / "empty.jsonl").write_text("")
+    _refused(capsys, [*call, "empty.jsonl"], "empty.jsonl")
+    (here / "broken.jsonl").write_text('{"prompt": \n')
+    _refused(capsys, [*call, "broken.jsonl"], "broken.jsonl cannot be read as json")
+
+
+@pytest.mark.slow
+def test_resolved_configuration_runs_again_with_one_setting_changed(argv, here):
+    import yaml
+
+    assert main(argv("--kl_coef", "0.02", "--gradient_accumulation_steps", "2")) == 0
+    settings = yaml.safe_load((here / "out" / RESOLVED_CONFIG).read_text())
+    settings["model"] = settings.pop("model_name_or_path")  # both names, and a reward as plain text, are read
+    settings["reward_funcs"] = settings["reward_funcs"][0]
+    (here / "again.yaml").write_text(yaml.safe_dump(settings))
+    for change, expected in (
+        (["--kl_coef", "0.1"], {"beta": 0.1, "steps_per_generation": None}),
+        (["--beta", "0.2"], {"beta": 0.2}),
+        (["--num_iterations", "2"], {"num_iterations": 2}),
+        (["--gradient_accumulation_steps", "1"], {"gradient_accumulation_steps": 1, "steps_per_generation": None}),
+        (
+            ["--num_mini_batches", "2", "--gradient_accumulation_steps", "1"],
+            {"num_mini_batches": 2, "steps_per_generation": None},
+        ),
+    ):
+        assert main(["ppo", "--config", "again.yaml", "--output_dir", "out2", "--max_steps", "1", *change]) == 0
+        written = yaml.safe_load((here / "out2" / RESOLVED_CONFIG).read_text())
+        assert {name: written.get(name) for name in expected} == expected
+
+
+def test_resume_flag_is_a_folder_or_the_last_checkpoint(here):
+    (here / "out" / "checkpoint-2").mkdir(parents=True)
     args = lambda value: transformers.TrainingArguments.__new__(transformers.TrainingArguments)  # noqa: E731
     for value, expected in (("true", True), ("last", True), ("out/checkpoint-2", "out/checkpoint-2"), (None, None)):
         arguments = args(value)
