@@ -8,6 +8,7 @@ entropy terms are switched off around the policy pass and added here, where each
 
 from __future__ import annotations
 
+import logging
 import textwrap
 import weakref
 from collections.abc import Callable
@@ -30,6 +31,8 @@ from trl_ext.ppo.critic import backbone_of, build_critic
 from trl_ext.ppo.updates import UpdateStage
 from trl_ext.smol import resolve_model
 from trl_ext.versions import require_tested_trl
+
+logger = logging.getLogger(__name__)
 
 _TEMPLATE_TOKENS = 256  # more than a chat template adds
 _LONG_PROMPTS_LOOKED_AT = 20_000  # a few seconds; the others are checked when their turn comes
@@ -205,6 +208,16 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
     def _place_value_model(self, value_model: Any) -> None:
         if not getattr(value_model, "is_quantized", False):
             value_model.to(self.accelerator.device)
+        trainable = self.critic.trunk_parameters().values()
+        if not trainable:
+            logger.warning("Every weight of value_model is frozen: only its head learns.")
+        elif is_peft_model(value_model):
+            for parameter in trainable:
+                parameter.data = parameter.data.float()
+        elif any(p.dtype in (torch.bfloat16, torch.float16) for p in trainable):
+            logger.warning(
+                "value_model trains in half precision, where small steps are lost; load it in float32, or with a LoRA."
+            )
         if self.args.gradient_checkpointing:
             value_model.gradient_checkpointing_enable(self.args.gradient_checkpointing_kwargs)
             if is_peft_model(value_model):
