@@ -100,12 +100,8 @@ class UpdateStage(ObjectiveStage):
             parameter.grad = gradient.view_as(parameter).to(parameter.dtype)
 
     def _clip_grad_norm(self, model: Any) -> Any:
-        scaler = getattr(self.accelerator, "scaler", None)
-        if scaler is not None and scaler.is_enabled():
-            self.accelerator.unscale_gradients()  # once for all: a second call raises
-            own = {id(p) for p in self.critic.parameters().values()}
-            policy = [p for p in model.parameters() if id(p) not in own]
-            norm = nn.utils.clip_grad_norm_(policy, self.args.max_grad_norm)
+        if self._unscale_gradients():
+            norm = nn.utils.clip_grad_norm_(self._policy_parameters(model), self.args.max_grad_norm)
         else:
             with self._critic_gradients_aside():
                 norm = super()._clip_grad_norm(model)
@@ -113,13 +109,26 @@ class UpdateStage(ObjectiveStage):
         return norm
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        with self._critic_gradients_aside():
-            unclipped = grad_norm is None
-            norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if unclipped:
+        if grad_norm is None:  # max_grad_norm=0: nothing was clipped
+            if self._unscale_gradients():
+                grad_norm = _grad_norm(self._policy_parameters(model))
             self._clip_critic()
+        with self._critic_gradients_aside():
+            norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         self._metrics["train"]["policy/grad_norm"].append(float(norm))
         return norm
+
+    def _unscale_gradients(self) -> bool:
+        """Under fp16, divide by the loss scale: once, and the critic's gradients with the policy's."""
+        scaler = getattr(self.accelerator, "scaler", None)
+        if scaler is None or not scaler.is_enabled():
+            return False
+        self.accelerator.unscale_gradients()
+        return True
+
+    def _policy_parameters(self, model: Any) -> list[nn.Parameter]:
+        own = {id(p) for p in self.critic.parameters().values()}
+        return [p for p in model.parameters() if id(p) not in own]
 
     @contextlib.contextmanager
     def _critic_gradients_aside(self) -> Iterator[None]:
