@@ -308,3 +308,35 @@ def test_completion_without_a_score_gets_no_gradient_from_kl_or_entropy(build_tr
     trainer._compute_loss(trainer.model, batch).backward()
     for tensor in seen[0]:
         assert tensor.grad[:3].abs().max() == 0 and tensor.grad[3].abs().max() > 0
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.0, 0.5])
+def test_loss_scale_is_taken_out_of_policy_and_critic_once(build_trainer, monkeypatch, max_grad_norm):
+    trainer = build_trainer("adapter", max_grad_norm=max_grad_norm, critic_max_grad_norm=1e9)
+    trainer.create_optimizer()
+    calls = []
+
+    class Scaler:
+        def is_enabled(self):
+            return True
+
+    def unscale():
+        calls.append(1)
+        for group in trainer.optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad /= 1024.0
+
+    trainer.accelerator.scaler = Scaler()
+    monkeypatch.setattr(trainer.accelerator, "unscale_gradients", unscale)
+    parameters = [p for group in trainer.optimizer.param_groups for p in group["params"]]
+    for parameter in parameters:
+        parameter.grad = torch.full_like(parameter, 1024.0)
+    own = list(trainer.critic.parameters().values())
+    policy = [p for p in parameters if all(p is not q for q in own)]
+    expected = sum(p.numel() for p in policy) ** 0.5
+    norm = trainer._clip_grad_norm(trainer.model) if max_grad_norm > 0 else None
+    norm = trainer._get_grad_norm(trainer.model, grad_norm=norm)
+    assert float(norm) == pytest.approx(expected, rel=1e-5) and len(calls) == 1
+    assert all((p.grad == 1.0).all() for p in own)
+    clipped = torch.stack([p.grad.norm() for p in policy]).norm().item()
+    assert clipped == pytest.approx(max_grad_norm or expected, rel=1e-4)
