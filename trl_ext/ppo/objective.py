@@ -94,9 +94,9 @@ class ObjectiveStage(RolloutStage):
         per_token_logps, entropies, aux_loss = self._pass
         self._pass = None
         scored = inputs["value_mask"]  # a completion without a score moves nothing
-        terms = {"entropy": self._entropy_term(entropies, inputs, scored, entropy_coef)}
-        loss = loss + self._entropy_correction(entropies, inputs, mask, entropy_coef)
-        policy = loss.detach() - terms["entropy"].detach()
+        stock, entropy = self._entropy_terms(entropies, inputs, mask, entropy_coef)
+        policy, terms = (loss - stock).detach(), {"entropy": entropy}
+        loss = loss - stock + entropy
         if aux_loss is not None:
             share = self.current_gradient_accumulation_steps if mode == "train" else 1.0
             terms["router"] = self.router_aux_loss_coef * aux_loss.detach() / share
@@ -136,29 +136,23 @@ class ObjectiveStage(RolloutStage):
         share = self.current_gradient_accumulation_steps / self.args.gradient_accumulation_steps
         return mask.float() / (inputs["window_tokens"] * share)
 
-    def _entropy_term(
+    def _entropy_terms(
         self, entropies: torch.Tensor, inputs: dict[str, Any], mask: torch.Tensor, coef: float
-    ) -> torch.Tensor:
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The bonus TRL put into the loss, a mean of each micro-batch, and ours, the mean of the step.
+
+        They are the same for `top_entropy_quantile < 1`, whose tokens TRL chooses by micro-batch.
+        """
         if coef == 0.0:
-            return entropies.new_zeros(())
-        if self.top_entropy_quantile < 1.0:
-            return -coef * self._stock_entropy(entropies, mask)
-        return -coef * (entropies * self._entropy_weights(inputs, mask)).sum()
-
-    def _entropy_correction(
-        self, entropies: torch.Tensor, inputs: dict[str, Any], mask: torch.Tensor, coef: float
-    ) -> torch.Tensor | float:
-        """TRL's bonus is a mean of each micro-batch; replace it by the mean of the step. Its controller stays."""
-        if coef == 0.0 or self.top_entropy_quantile < 1.0:
-            return 0.0
-        own = self._entropy_term(entropies, inputs, inputs["value_mask"], coef)
-        return coef * self._stock_entropy(entropies, mask) + own
-
-    def _stock_entropy(self, entropies: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        if self.top_entropy_quantile < 1.0:
+            return entropies.new_zeros(()), entropies.new_zeros(())
+        by_quantile = self.top_entropy_quantile < 1.0
+        if by_quantile:
             mask = mask * self.get_high_entropy_mask(entropies, mask, 1 - self.top_entropy_quantile)
         share = self.current_gradient_accumulation_steps if self.model.training else 1.0
-        return (entropies * mask).sum() / mask.sum().clamp(min=1.0) / share
+        stock = -coef * (entropies * mask).sum() / mask.sum().clamp(min=1.0) / share
+        if by_quantile:
+            return stock, stock
+        return stock, -coef * (entropies * self._entropy_weights(inputs, inputs["value_mask"])).sum()
 
     def _kl_in_loss(self, estimator: str) -> bool:
         args = self.args

@@ -340,3 +340,20 @@ def test_loss_scale_is_taken_out_of_policy_and_critic_once(build_trainer, monkey
     assert all((p.grad == 1.0).all() for p in own)
     clipped = torch.stack([p.grad.norm() for p in policy]).norm().item()
     assert clipped == pytest.approx(max_grad_norm or expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("quantile", [1.0, 0.5])
+def test_policy_term_is_the_loss_without_a_bonus_where_a_completion_has_no_score(build_trainer, scripted, quantile):
+    policy = {}
+    for coef in (0.0, 0.2):
+
+        def reward(completions, **kwargs):
+            return [None] * (len(completions) - 2) + [0.0, 1.0]
+
+        settings = {"reward_funcs": reward, "rollout_func": scripted, "per_device_train_batch_size": 8, "max_steps": 1}
+        trainer = build_trainer("shared", entropy_coef=coef, top_entropy_quantile=quantile, **settings)
+        trainer.train()
+        row = next(row for row in trainer.state.log_history if "loss" in row)
+        assert row["objective/total"] == pytest.approx(row["loss"], abs=1e-5)
+        policy[coef] = row["objective/policy"]
+    assert policy[0.2] == pytest.approx(policy[0.0], abs=1e-6)
