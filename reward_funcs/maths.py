@@ -1,0 +1,413 @@
+r"""Tier 0 of the answer grader: whether two answers are the same, in microseconds and without sympy.
+
+Numbers are compared exactly as fractions where they are rational. Other closed forms are evaluated in floating point,
+expressions with variables at fixed points; a verdict is given only where rounding cannot have decided it. Everything
+else is `None`: undecided, for a slower and more capable comparison.
+"""
+
+from __future__ import annotations
+
+import cmath
+import re
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from reward_funcs.evaluate import Number, Rounding, as_float, evaluate, points
+from reward_funcs.forms import (
+    COLLECTIONS,
+    MIRRORED,
+    interval,
+    is_definition,
+    is_name,
+    is_plain_number,
+    is_solved,
+    kinds,
+    known_unit,
+    member_of,
+    peeled,
+    unlabelled,
+    upright,
+    variables,
+    without_plus_minus,
+    words,
+)
+from reward_funcs.latex import plain
+from reward_funcs.reader import Node, parse
+from reward_funcs.tokens import Unreadable
+
+REL_TOL = 1e-6
+MAX_ITEMS = 60
+EQUAL, DIFFERENT = 1e-12, 1e-9  # relative distance up to which floats are equal, from which they differ
+
+
+def same(gold: str, answer: str, *, rel_tol: float = REL_TOL) -> bool | None:
+    r"""Whether `answer` says the same as `gold`.
+
+    Args:
+        gold (`str`): LaTeX or plain text, with or without `$` or a box around it.
+        answer (`str`): the same.
+        rel_tol (`float`, *optional*, defaults to `1e-6`): relative tolerance where one of the two is a rounded decimal;
+            exact numbers are compared exactly.
+
+    Returns:
+        `bool | None`: `None` where it is not decided here.
+
+    Example:
+
+    ```python
+    >>> same(r"\frac{\sqrt{3}}{2}", r"\sqrt{3}/2"), same("(1,2)", "(2,1)"), same(r"\frac13", "0.33")
+    (True, False, False)
+
+    ```
+    """
+    gold, answer = plain(gold), plain(answer)
+    if not answer or not gold:
+        return False if gold else None
+    if gold == answer or gold.replace(" ", "") == answer.replace(" ", ""):
+        return True
+    if len(gold) <= MAX_CHOICE and (letter := _CHOICE_GOLD.match(gold)) is not None:
+        chosen = _CHOICE.match(answer)
+        if chosen is not None:
+            return letter[1] == (chosen[1] or chosen[2])
+    try:
+        return compare(parse(gold), parse(answer), rel_tol)
+    except (Unreadable, RecursionError):
+        return None
+
+
+MAX_CHOICE = 16
+_CHOICE_GOLD = re.compile(r"^(?:\\(?:text|textbf|mathrm|mathbf) ?\{)?\(?([A-J])\)?\}?$")
+# a letter in brackets or with a full stop or colon, and then the text of the option
+_CHOICE = re.compile(r"^(?:\\(?:text|textbf|mathrm|mathbf) ?\{)? ?(?:\(([A-J])\)|([A-J])(?=[.:)]))")
+
+
+def compare(gold: Node, answer: Node, rel_tol: float = REL_TOL) -> bool | None:
+    """Whether two trees of [`reward_funcs.reader.parse`] say the same; `None` where it is not decided here."""
+    if gold == answer:
+        return True
+    gold, answer = (without_plus_minus(unlabelled(node)) for node in (gold, answer))
+    if gold[0] == "rel" or answer[0] == "rel":
+        return _same_relation(gold, answer, rel_tol)
+    if gold[0] in COLLECTIONS or answer[0] in COLLECTIONS:
+        return _same_collection(gold, answer, rel_tol)
+    if gold[0] == "text" or answer[0] == "text":
+        return _same_text(gold, answer)
+    return _same_quantity(gold, answer, rel_tol)
+
+
+def _all(verdicts: Iterable[bool | None]) -> bool | None:
+    """Conjunction: `False` if any is, else `None` if any is."""
+    result: bool | None = True
+    for verdict in verdicts:
+        if verdict is False:
+            return False
+        if verdict is None:
+            result = None
+    return result
+
+
+def _any(verdicts: Iterable[bool | None]) -> bool | None:
+    """Disjunction: `True` if any is, else `None` if any is."""
+    result: bool | None = False
+    for verdict in verdicts:
+        if verdict:
+            return True
+        if verdict is None:
+            result = None
+    return result
+
+
+# relations
+
+
+def _same_relation(gold: Node, answer: Node, rel_tol: float) -> bool | None:
+    gold, answer = member_of(gold), member_of(answer)
+    if gold[0] == "tuple" or answer[0] == "tuple":
+        gold, answer = interval(gold), interval(answer)
+    if gold[0] != "rel" and answer[0] != "rel":
+        return compare(gold, answer, rel_tol)
+    if answer[0] == "rel" and gold[0] != "rel":
+        return value_of_chain(gold, answer, rel_tol)
+    if gold[0] == "rel" and answer[0] != "rel":
+        if is_definition(gold) or (set(gold[1]) == {"="} and not variables(gold)):
+            return compare(gold[2][-1], answer, rel_tol)
+        return False if is_plain_number(answer) else None
+    if len(gold[1]) != len(answer[1]):
+        return None
+    if len(gold[1]) > 1:
+        return _same_chain(gold, answer, rel_tol)
+    gold, answer = upright(gold), upright(answer)
+    if is_solved(gold):
+        # the gold names the value: an equation that still has to be solved is no answer
+        if not is_solved(answer) or gold[2][0] != answer[2][0]:
+            return False
+        return _all([gold[1] == answer[1], compare(gold[2][1], answer[2][1], rel_tol)])
+    if is_definition(gold) and is_definition(answer) and gold[2][0] == answer[2][0]:
+        return compare(gold[2][1], answer[2][1], rel_tol)
+    return _same_sides(gold, answer)
+
+
+def value_of_chain(gold: Node, answer: Node, rel_tol: float) -> bool | None:
+    """`x = 5`, `2 + 3 = 5`, `x \\in S` where the gold is a value: the parts must agree, and the last one counts."""
+    operators, parts = answer[1], answer[2]
+    if set(operators) != {"="}:
+        return None if gold[0] in COLLECTIONS else False
+    if is_name(parts[-1]) and not is_name(parts[0]):
+        parts = parts[::-1]  # 5 = x
+    values = parts[1:] if is_name(parts[0]) else parts
+    agree = _all(compare(values[-1], value, rel_tol) for value in values[:-1])
+    return _all([agree, compare(gold, values[-1], rel_tol)]) if agree is not False else False
+
+
+def _same_chain(gold: Node, answer: Node, rel_tol: float) -> bool | None:
+    """a < x < b, in either direction."""
+    mirrored = ("rel", tuple(MIRRORED.get(op, op) for op in reversed(answer[1])), answer[2][::-1])
+    for candidate in (answer, mirrored):
+        if candidate[1] == gold[1]:
+            return _all(compare(a, b, rel_tol) for a, b in zip(gold[2], candidate[2], strict=True)) or None
+    return None
+
+
+def _same_sides(gold: Node, answer: Node) -> bool | None:
+    """Whether left minus right of one relation is a constant multiple of that of the other."""
+    (gold_operator,), (answer_operator,) = gold[1], answer[1]
+    if gold_operator not in MIRRORED or answer_operator not in MIRRORED:
+        return None
+    if variables(gold) != variables(answer):
+        return False if gold_operator == answer_operator == "=" and variables(gold) and variables(answer) else None
+    ratios = []
+    for point in points(variables(gold)):
+        try:
+            one, other = (evaluate(_difference(node), point, Rounding()) for node in (gold, answer))
+            if isinstance(one, complex) or isinstance(other, complex):
+                return None
+            ratios.append(float(one) / float(other))
+        except (ArithmeticError, ValueError):
+            continue
+    if len(ratios) < 3 or max(ratios) - min(ratios) > EQUAL * 1e3 * max(map(abs, ratios)):
+        return None
+    wanted = answer_operator if ratios[0] > 0 else MIRRORED[answer_operator]
+    return gold_operator == wanted
+
+
+def _difference(relation: Node) -> Node:
+    left, right = relation[2]
+    return ("add", left, ("neg", right))
+
+
+# collections
+
+
+def _same_collection(gold: Node, answer: Node, rel_tol: float) -> bool | None:
+    both = (gold[0], answer[0])
+    if both == ("ratio", "ratio"):
+        return _same_ratio(gold[1], answer[1], rel_tol)
+    if "ratio" in both:
+        return _ratio_and_value(gold, answer, rel_tol)
+    if "union" in both:
+        if both == ("union", "union"):
+            return _same_elements(gold[1], answer[1], rel_tol) or None  # other pieces may cover the same
+        return None if set(both) & COLLECTIONS - {"union"} else False
+    if "matrix" in both:
+        return _same_matrix(gold, answer, rel_tol)
+    return _same_items(gold, answer, rel_tol)
+
+
+def _same_ratio(gold: Sequence[Node], answer: Sequence[Node], rel_tol: float) -> bool | None:
+    if len(gold) != len(answer):
+        return False
+    if _all(compare(a, b, rel_tol) for a, b in zip(gold, answer, strict=True)):
+        return True
+    if any("unit" in kinds(part) for part in (*gold, *answer)):
+        return False
+    # 2:4 may say 1:2, and 3:15 on a clock does not say 1:5
+    proportional = compare(("div", *gold[:2]), ("div", *answer[:2]), rel_tol)
+    return False if proportional is False else None
+
+
+def _ratio_and_value(gold: Node, answer: Node, rel_tol: float) -> bool | None:
+    ratio, other = (gold, answer) if gold[0] == "ratio" else (answer, gold)
+    if len(ratio[1]) != 2 or other[0] in COLLECTIONS:
+        return False
+    return compare(("div", *ratio[1]), other, rel_tol)
+
+
+def _same_matrix(gold: Node, answer: Node, rel_tol: float) -> bool | None:
+    rows = [_rows(node) for node in (gold, answer)]
+    if rows[0] is None or rows[1] is None:
+        return False
+    if [len(row) for row in rows[0]] != [len(row) for row in rows[1]]:
+        return False
+    pairs = [pair for a, b in zip(rows[0], rows[1], strict=True) for pair in zip(a, b, strict=True)]
+    return _all(compare(a, b, rel_tol) for a, b in pairs)
+
+
+def _rows(node: Node) -> Sequence[Sequence[Node]] | None:
+    """Rows of a matrix; a vector is a column, whether written as a row, a column or a tuple."""
+    if node[0] == "matrix":
+        rows: Sequence[Sequence[Node]] = node[1]
+        return [[item] for item in rows[0]] if len(rows) == 1 else rows
+    if node[0] == "tuple" and node[1] == "()":
+        return [[item] for item in node[2]]
+    return None
+
+
+def _same_items(gold: Node, answer: Node, rel_tol: float) -> bool | None:
+    """Tuples and intervals by position, sets and lists without order."""
+    both = (gold[0], answer[0])
+    if both == ("tuple", "tuple"):
+        if gold[1] != answer[1] or len(gold[2]) != len(answer[2]):
+            return False
+        return _all(compare(a, b, rel_tol) for a, b in zip(gold[2], answer[2], strict=True))
+    if set(both) == {"tuple", "set"}:
+        return False
+    if set(both) == {"tuple", "list"}:
+        # 1, 2 for (1, 2) leaves the brackets out
+        items = [node[2] if node[0] == "tuple" else node[1] for node in (gold, answer)]
+        brackets = gold[1] if gold[0] == "tuple" else answer[1]
+        if brackets != "()" or len(items[0]) != len(items[1]):
+            return False
+        in_order = _all(compare(a, b, rel_tol) for a, b in zip(*items, strict=True))
+        return in_order
+    if "tuple" in both:
+        return False  # a point and a single value
+    return _same_elements(_elements(gold), _elements(answer), rel_tol)
+
+
+def _elements(node: Node) -> tuple[Node, ...]:
+    if node[0] not in ("set", "list"):
+        return (node,)
+    elements: list[Node] = []
+    for item in node[1]:
+        item = without_plus_minus(item)
+        elements.extend(item[1] if item[0] == "list" else (item,))
+    return tuple(elements)
+
+
+def _same_elements(gold: Sequence[Node], answer: Sequence[Node], rel_tol: float) -> bool | None:
+    """Each element of one is in the other; how often does not count."""
+    if len(gold) > MAX_ITEMS or len(answer) > MAX_ITEMS:
+        return None
+    if not gold or not answer:
+        return len(gold) == len(answer)
+    verdicts = [[compare(g, a, rel_tol) for a in answer] for g in gold]
+    return _all([*map(_any, verdicts), *map(_any, zip(*verdicts, strict=True))])
+
+
+# words
+
+
+def _same_text(gold: Node, answer: Node) -> bool | None:
+    told = [words(node) for node in (gold, answer)]
+    if told[0] is not None and told[0] == told[1]:
+        return True
+    # words with a number in them may be maths in disguise; other words for the same thing nobody here knows
+    return None if any(map(str.isdigit, "".join(filter(None, told)))) else False
+
+
+# quantities
+
+
+def _same_quantity(gold: Node, answer: Node, rel_tol: float) -> bool | None:
+    if "based" in kinds(gold) | kinds(answer):
+        return False  # 101 in base 2 is written 101_2 and nothing else
+    gold, gold_unit, gold_mark = peeled(gold)
+    answer, answer_unit, answer_mark = peeled(answer)
+    if gold_unit and answer_unit:
+        known = known_unit(gold_unit), known_unit(answer_unit)
+        if None not in known and known[0] != known[1]:
+            return False
+    verdicts = [_same_value(gold, answer, rel_tol)]
+    # 45 and pi/4 both say 45 degrees, 50 and 0.5 both say 50 per cent
+    if gold_mark != answer_mark:
+        for mark in filter(None, (gold_mark, answer_mark)):
+            scaled = [
+                _scaled(node, mark) if mark == of else node for node, of in ((gold, gold_mark), (answer, answer_mark))
+            ]
+            verdicts.append(_same_value(scaled[0], scaled[1], rel_tol))
+    return _any(verdicts)
+
+
+def _scaled(node: Node, mark: str) -> Node:
+    if mark == "pct":
+        return ("div", node, ("num", Fraction(100), 0))
+    return ("deg", node)
+
+
+def _same_value(gold: Node, answer: Node, rel_tol: float) -> bool | None:
+    names = variables(gold) | variables(answer)
+    rounded = "decimal" in kinds(gold) or "decimal" in kinds(answer)
+    if not names:
+        return _same_at(gold, answer, {}, rel_tol, rounded)
+    whole = bool((kinds(gold) | kinds(answer)) & _OF_INTEGERS)
+    verdicts = [_same_at(gold, answer, point, rel_tol, rounded) for point in points(names, whole=whole)]
+    told = [verdict for verdict in verdicts if verdict is not None]
+    if len(told) < (len(verdicts) - 1 if whole else 3):
+        return None
+    if len(set(told)) > 1:
+        return False if whole else None
+    return told[0]
+
+
+_OF_INTEGERS = frozenset(("fact", "binom", "fn:floor", "fn:ceil"))
+
+
+def _same_at(gold: Node, answer: Node, point: dict[str, Number], rel_tol: float, rounded: bool) -> bool | None:
+    roundings = Rounding(), Rounding()
+    try:
+        one, other = evaluate(gold, point, roundings[0]), evaluate(answer, point, roundings[1])
+    except (ArithmeticError, ValueError, RecursionError):
+        return None
+    if roundings[0].logs != roundings[1].logs:
+        return None
+    if isinstance(one, Fraction) and isinstance(other, Fraction):
+        return one == other or (rounded and _same_rounded(gold, answer, one, other, rel_tol))
+    try:
+        return _same_floats(one, other, roundings, rel_tol if rounded else 0.0, real=not point)
+    except OverflowError:
+        return None
+
+
+def _same_rounded(gold: Node, answer: Node, one: Fraction, other: Fraction, rel_tol: float) -> bool:
+    """A rounded decimal against the exact value, or against one with more digits."""
+    # as written: the binary 1e-6 is a little less, and would part 1/3 from 0.333333
+    if abs(one - other) > Fraction(str(rel_tol)) * abs(one):
+        return False
+    if gold[0] not in ("num", "neg") or answer[0] not in ("num", "neg"):
+        return True
+    # Two literals: 1000000.5 is not 1000000, but 2.236068 is 2.23606797749979 with fewer digits.
+    literals = [node[1] if node[0] == "neg" else node for node in (gold, answer)]
+    digits = [literal[2] if literal[0] == "num" else 0 for literal in literals]
+    return min(digits) >= 6 or (max(digits) >= 15 and abs(one - other) <= Fraction(1, 10**12) * abs(one))
+
+
+def _same_floats(
+    one: Number, other: Number, roundings: Sequence[Rounding], rel_tol: float, *, real: bool
+) -> bool | None:
+    if not real and isinstance(one, complex) != isinstance(other, complex):
+        return None  # a root of a negative number on one side alone: the point may be outside what is meant
+    if _is_huge(one) != _is_huge(other):
+        return False
+    one, other = as_float(one), as_float(other)
+    if cmath.isinf(one) or cmath.isinf(other):
+        return one == other
+    if cmath.isnan(one) or cmath.isnan(other):
+        return None
+    distance, scale = abs(one - other), max(abs(one), abs(other))
+    if scale == 0:
+        return True
+    magnitude = max(rounding.magnitude for rounding in roundings)
+    if rel_tol and distance <= rel_tol * (1 + DIFFERENT) * abs(one):
+        return True
+    if distance > 1e-6 * max(scale, magnitude):
+        return False
+    if scale < 1e-6 * magnitude:
+        return None  # what is left is rounding
+    if distance <= EQUAL * scale:
+        return None if any(rounding.wide for rounding in roundings) else True
+    return False if distance >= DIFFERENT * scale else None
+
+
+def _is_huge(value: Number) -> bool:
+    """Whether it is an exact number beyond every float."""
+    return isinstance(value, Fraction) and abs(value) > 10**300
