@@ -13,6 +13,7 @@ from trl_ext.errors import UsageError, UserError
 COMMANDS = {
     "ppo": "Train with GAE-PPO (LoRA, QLoRA or full weights)",
     "demo": "Train SmolLM2 on two-digit addition in a few minutes and show that it learned",
+    "check": "Show which golds of a data set a reward cannot reward, before training",
     "doctor": "Show versions, device and what works here",
 }
 DEBUG_VARIABLE = "TRL_EXT_DEBUG"

@@ -122,14 +122,33 @@ def quiet_libraries() -> None:
 
 
 def load_reward(name: str) -> Any:
-    """A reward function by name: one of TRL's, or `module.function` from the current folder or an installed package."""
-    if "." not in name:
-        import trl.rewards
+    """A reward function by name: one of `reward_funcs`, else of `trl.rewards`, or `module.function` from anywhere.
 
-        if not hasattr(trl.rewards, name):
-            known = [n for n in dir(trl.rewards) if n.endswith("_reward")]
-            raise UserError(f"unknown reward {name!r}{did_you_mean(name, known)}; or give it as module.function")
+    Raises:
+        UserError: For a name that is not there, with the closest one that is, and for what is no reward.
+    """
+    reward = _import_reward(name) if "." in name else _known_reward(name)
+    if isinstance(reward, type) or not callable(reward):
+        kind = "class; give a function, or an object made of it" if isinstance(reward, type) else "module or value"
+        raise UserError(f"the reward {name!r} is a {kind}")
+    return reward
+
+
+def _known_reward(name: str) -> Any:
+    import reward_funcs
+
+    ours = [n for n in reward_funcs.__all__ if n.endswith("_reward")]
+    if name in ours:
+        return getattr(reward_funcs, name)
+    import trl.rewards
+
+    if hasattr(trl.rewards, name):
         return getattr(trl.rewards, name)
+    known = sorted({*ours, *(n for n in dir(trl.rewards) if n.endswith("_reward"))})
+    raise UserError(f"unknown reward {name!r}{did_you_mean(name, known)}; or give it as module.function")
+
+
+def _import_reward(name: str) -> Any:
     module_name, _, attribute = name.rpartition(".")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -138,11 +157,9 @@ def load_reward(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not module_name.startswith(error.name):
             raise  # the reward's own module lacks something: its traceback says what
-        raise UserError(f"--reward_funcs {name}: there is no module {error.name!r} here or installed") from error
+        raise UserError(f"the reward {name}: there is no module {error.name!r} here or installed") from error
     if not hasattr(module, attribute):
-        raise UserError(
-            f"--reward_funcs {name}: {module_name} has no {attribute!r}{did_you_mean(attribute, dir(module))}"
-        )
+        raise UserError(f"the reward {name}: {module_name} has no {attribute!r}{did_you_mean(attribute, dir(module))}")
     return getattr(module, attribute)
 
 
@@ -161,7 +178,10 @@ def load_data(script_args: Any) -> Any:
     if path.suffix in DATA_LOADERS:
         raise UserError(f"there is no file {name}")
     if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
-        data = load_from_disk(str(path))
+        try:
+            data = load_from_disk(str(path))
+        except IndexError as error:  # what `datasets` 5 raises for a data set that was saved without rows
+            raise UserError(f"{name} holds no rows") from error
         return data if isinstance(data, DatasetDict) else {script_args.dataset_train_split: data}
     return load_dataset(name, name=script_args.dataset_config, streaming=script_args.dataset_streaming)
 

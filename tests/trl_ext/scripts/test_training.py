@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -104,16 +105,30 @@ def here(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_reward_is_found_in_the_current_folder_and_in_trl(here):
+def test_reward_is_found_in_the_current_folder_in_reward_funcs_and_in_trl(here):
+    import reward_funcs
+
     assert _training.load_reward("own_rewards.short_reward")(["a"]) == [1.0]
-    assert _training.load_reward("accuracy_reward").__module__.startswith("trl.rewards")
-    assert _training.load_reward("trl.rewards.think_format_reward").__name__ == "think_format_reward"
+    assert _training.load_reward("think_format_reward") is reward_funcs.think_format_reward
+    assert _training.load_reward("reward_funcs.think_format_reward") is reward_funcs.think_format_reward
+    assert _training.load_reward("reasoning_accuracy_reward").__module__.startswith("trl.rewards")
+    assert _training.load_reward("trl.rewards.think_format_reward").__module__.startswith("trl.rewards")
+
+
+def test_reward_of_reward_funcs_loads_no_trl(here):
+    code = "import sys; from trl_ext.scripts._training import load_reward as load; load('think_format_reward')"
+    subprocess.run([sys.executable, "-c", f"{code}; assert not {{'trl', 'torch'}} & set(sys.modules)"], check=True)
 
 
 @pytest.mark.parametrize(
     "name, sentence",
     [
         ("acuracy_reward", r"unknown reward 'acuracy_reward'; did you mean 'accuracy_reward'\?; or give it as module"),
+        ("exact_mach_reward", r"unknown reward 'exact_mach_reward'; did you mean 'exact_match_reward'\?"),
+        ("reasoning_acuracy_reward", r"did you mean 'reasoning_accuracy_reward'\?"),
+        ("AccuracyReward", r"unknown reward 'AccuracyReward'; did you mean 'accuracy_reward'\?"),
+        ("reward_funcs.Sum", "the reward 'reward_funcs.Sum' is a class; give a function, or an object made of it"),
+        ("reward_funcs.base", "the reward 'reward_funcs.base' is a module or value"),
         ("nowhere.some_reward", "there is no module 'nowhere' here or installed"),
         ("trl.nowhere.some_reward", "there is no module 'trl.nowhere' here or installed"),
         ("own_rewards.shrt_reward", r"own_rewards has no 'shrt_reward'; did you mean 'short_reward'\?"),
