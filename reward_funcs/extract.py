@@ -266,16 +266,19 @@ def final_answer(text: str, *, delimited: bool = False) -> str | None:
     for opening, closing in _DELIMITERS:
         if rest.startswith(opening):
             content, closed, _ = rest[len(opening) :].partition(closing)
-            return (content.strip() or None) if closed else None
+            if closed:
+                return content.strip() or None
+            break  # a currency, as in "the answer is $5."
     if delimited:
         return None
     line = rest.partition("\n")[0].strip().strip("*_").strip()
-    sentence = re.split(r"\.(?=\s|$)", line, maxsplit=1)[0].strip()
+    sentence = _END_OF_SENTENCE.split(line, maxsplit=1)[0].strip()
     return sentence or None
 
 
 MAX_STATED = 2000
 _STATES_ANSWER = re.compile(r"\banswer(?:\s+is|\**\s*:)", re.IGNORECASE)
+_END_OF_SENTENCE = re.compile(r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bNo)\.(?=\s|$)")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
 

@@ -18,7 +18,7 @@ main options:
   --model MODEL                  Hub id or folder; "smol" is SmolLM2-135M-Instruct
   --dataset_name DATA            Hub id, folder, or a .json, .jsonl, .parquet or .csv file with a column "prompt"
                                  (messages, or plain text)
-  --reward_funcs NAME [NAME ...] reward functions as module.function, or a name of trl.rewards
+  --reward_funcs NAME [NAME ...] reward functions as module.function, or a name of reward_funcs or trl.rewards
   --output_dir DIR               where adapter, card, metrics.jsonl and checkpoints go
   --use_peft                     train a LoRA (--lora_r, --lora_alpha, --lora_target_modules)
   --critic MODE                  adapter (second LoRA, default), shared (head on the policy) or model
