@@ -211,7 +211,7 @@ def _attempt(compute: Callable[[], T]) -> T | None:
 
 def _cleaned(text: str) -> str:
     """The text in the one form of what the grammar knows in several, or misreads."""
-    text = _SCIENTIFIC.sub(lambda match: rf"{match[1]}\times 10^{{{int(match[2][-9:])}}}", text)
+    text = _SCIENTIFIC.sub(lambda match: rf"{match[1]}\times 10^{{{int(match[2])}}}", text.strip())
     return _THOUSANDS.sub("", text).replace(r"\varnothing", r"\emptyset")
 
 

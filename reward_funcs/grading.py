@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 from reward_funcs.base import Batch, Grade, Reward
 from reward_funcs.extract import (
     THINK_CLOSE,
-    THINK_OPEN,
     after_think,
     answer_tag,
     boxed_run,
@@ -50,6 +49,7 @@ class _AnswerReward(Reward):
         extraction: str,
         pattern: str | None,
         read_think: bool,
+        think_prefilled: bool,
         allow_alternatives: bool,
         rel_tol: float,
         solution_column: str,
@@ -72,6 +72,7 @@ class _AnswerReward(Reward):
         self.extraction = extraction
         self.pattern = pattern
         self.read_think = read_think
+        self.think_prefilled = think_prefilled
         self.allow_alternatives = allow_alternatives
         self.rel_tol = rel_tol
         self.solution_column = solution_column
@@ -84,16 +85,17 @@ class _AnswerReward(Reward):
 
     def answers(self, batch: Batch) -> list[Answer]:
         """What each completion answers."""
-        key = ("answer", self.extraction, self.pattern, self.read_think, self.allow_alternatives)
+        key = ("answer", self.extraction, self.pattern, self.read_think, self.think_prefilled, self.allow_alternatives)
         return batch.each_text(key, self.answer)
 
     def answer(self, text: str) -> Answer:
         """What one text answers, before it is compared with anything."""
-        visible = text if self.read_think else after_think(text)
+        unclosed = self.think_prefilled and THINK_CLOSE not in text
+        visible = text if self.read_think else "" if unclosed else after_think(text)
         found = self._extracted(visible)
         if found.texts or found.reason:
             return found
-        if not self.read_think and (THINK_CLOSE in text or THINK_OPEN in text) and self._extracted(text).texts:
+        if visible != text and self._extracted(text).texts:
             return Answer((), "answer_in_think")
         return Answer((), "no_answer")
 
@@ -160,6 +162,8 @@ class AccuracyReward(_AnswerReward):
         allow_alternatives (`bool`, *optional*, defaults to `False`): take one right alternative among several boxes or
             joined by "or", and the last of several `<answer>` tags (reasons `several_answers`, `several_answer_tags`).
         read_think (`bool`, *optional*, defaults to `False`): read the reasoning too (reason `answer_in_think`).
+        think_prefilled (`bool`, *optional*, defaults to `False`): whether the chat template opens the think block, so
+            that a completion without `</think>` is all reasoning.
         multiple_answers (`str`, *optional*, defaults to `"any"`): whether `"any"` or `"all"` of a list of golds are
             wanted.
         max_answer_length (`int`, *optional*, defaults to 1000): characters of an answer; longer ones are wrong
@@ -192,6 +196,7 @@ class AccuracyReward(_AnswerReward):
         allow_unsolved: bool = False,
         allow_alternatives: bool = False,
         read_think: bool = False,
+        think_prefilled: bool = False,
         multiple_answers: str = "any",
         max_answer_length: int = MAX_ANSWER,
         solution_column: str = "solution",
@@ -203,6 +208,7 @@ class AccuracyReward(_AnswerReward):
             extraction=extraction,
             pattern=pattern,
             read_think=read_think,
+            think_prefilled=think_prefilled,
             allow_alternatives=allow_alternatives,
             rel_tol=rel_tol,
             solution_column=solution_column,
@@ -354,6 +360,7 @@ class NumericReward(_AnswerReward):
         pattern (`str`, *optional*): of `extraction="regex"`.
         rel_tol (`float`, *optional*, defaults to `1e-6`): relative tolerance where one of the two is a decimal.
         abs_tol (`float`, *optional*, defaults to 0.0): absolute tolerance, of any two numbers.
+        think_prefilled (`bool`, *optional*, defaults to `False`): as of [`AccuracyReward`].
         solution_column (`str`, *optional*, defaults to `"solution"`): column of the golds; a gold that is no number
             gives `None` (`bad_gold`).
         name (`str`, *optional*): name in TRL's logs.
@@ -377,6 +384,7 @@ class NumericReward(_AnswerReward):
         pattern: str | None = None,
         rel_tol: float = REL_TOL,
         abs_tol: float = 0.0,
+        think_prefilled: bool = False,
         solution_column: str = "solution",
         name: str | None = None,
     ) -> None:
@@ -384,6 +392,7 @@ class NumericReward(_AnswerReward):
             extraction=extraction,
             pattern=pattern,
             read_think=False,
+            think_prefilled=think_prefilled,
             allow_alternatives=False,
             rel_tol=rel_tol,
             solution_column=solution_column,

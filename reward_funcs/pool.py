@@ -227,6 +227,8 @@ class _Call:
                 verdict = Verdict(None, "closed" if self.is_closed else "batch_deadline")
                 return self.verdicts | dict.fromkeys(rest, verdict)
             self.pool.hire(self)
+            if self.awaits_start and self.pool.has_started:
+                self.awaits_start, self.deadline = False, time.monotonic() + self.budget
             for worker in self.workers:
                 if worker.ready and worker.task is None and self.pending:
                     worker.assign(self.pending.popleft())
@@ -266,13 +268,8 @@ class _Call:
             self.pool.replace(worker)
 
     def _heed(self, worker: _Process, message: dict[str, Any]) -> None:
-        if "ready" in message:
-            worker.ready = True
-            self.pool.note_start(bool(message["limited"]))
-            if self.awaits_start:
-                self.awaits_start, self.deadline = False, time.monotonic() + self.budget
-        elif "error" in message:
-            self.pool.note_failure(message["error"], final=True)
+        if not worker.ready:
+            self.pool.greet(worker, message)
         elif worker.task is None:
             raise ValueError("a worker answered what it was not asked")
         elif "gold" in message:
@@ -308,7 +305,7 @@ class _Call:
                 self._judge(worker, "timeout")
                 self.pool.replace(worker)
             elif not worker.ready and now - worker.started >= START_SECONDS:
-                self.pool.note_failure(f"it was not ready after {START_SECONDS:.0f} s")
+                self.pool.note_failure("it was not ready in time")
                 self.pool.replace(worker)
 
 
@@ -417,11 +414,20 @@ class WorkerPool:
 
     def _take(self, call: _Call) -> None:
         """Mark free workers as the call's, started ones first; as many as there may be and as it has tasks for."""
+        for worker in self.workers:
+            if worker.owner is None and not worker.ready:
+                with contextlib.suppress(EOFError, ValueError):  # which the next look at the dead sees
+                    for message in worker.messages():
+                        self.greet(worker, message)
         free = sorted((w for w in self.workers if w.owner is None), key=lambda w: (not w.ready, w.started))
         allowed = self.num_workers - (len(self.workers) - len(free))
         needed = len(call.pending) - sum(worker.task is None for worker in call.workers)
         for worker in free[: max(0, min(allowed, needed))]:
             worker.owner = call
+        slow = [worker for worker in call.workers if not worker.ready]
+        quick = [worker for worker in self.workers if worker.ready and worker.owner is None]
+        for one, other in zip(slow, quick, strict=False):
+            one.owner, other.owner = None, call
 
     def give_back(self, worker: _Process, retire: bool) -> None:
         """Let go of a worker that has done its task, if it is to be replaced or another call has none."""
@@ -453,9 +459,11 @@ class WorkerPool:
         for worker in list(self.workers):
             if worker.owner is not None and worker.owner in self._calls:
                 continue
-            if not worker.ready and worker.process.poll() is not None:
-                self.note_failure(worker.complaint())
-            if worker.task is not None or worker.process.poll() is not None:
+            is_late = not worker.ready and time.monotonic() - worker.started >= START_SECONDS
+            is_dead = worker.process.poll() is not None
+            if is_late or (is_dead and not worker.ready):
+                self.note_failure("it was not ready in time" if is_late else worker.complaint())
+            if is_late or is_dead or worker.task is not None:
                 self._discard(worker)
             worker.owner = None
         while len(self.workers) < self.num_workers + self.spare:
@@ -467,10 +475,12 @@ class WorkerPool:
                 self.note_failure(f"{type(error).__name__}: {error}")
                 return
 
-    def note_start(self, limited: bool) -> None:
-        """A worker is ready."""
-        self.has_started, self._failures = True, 0
-        if not limited and not _warned.is_set():
+    def greet(self, worker: _Process, message: dict[str, Any]) -> None:
+        """Take note of a worker's first message: it is ready, or says why not."""
+        if "error" in message:
+            self.note_failure(message["error"], final=True)
+        worker.ready, self.has_started, self._failures = True, True, 0
+        if not message["limited"] and not _warned.is_set():
             _warned.set()
             warnings.warn(
                 f"{sys.platform} does not limit the memory of a process: an answer that makes math-verify take all "
