@@ -16,183 +16,22 @@ import contextlib
 import math
 import os
 import select
-import subprocess
 import sys
 import threading
 import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
-from reward_funcs import _worker
+from reward_funcs._process import Process, Task, Verdict
+
+__all__ = ["Task", "Verdict", "WorkerPool", "close_pools", "shared_pool"]
 
 START_SECONDS = 120.0  # the first import of sympy from a cold network disk
 START_ATTEMPTS = 3
-_PROGRAM = os.path.abspath(_worker.__file__)
 MIN_MEMORY_MB = 256
-_THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")
-# of Python's own variables only those that say where it is and what it may write
-_PYTHON_KEPT = {f"PYTHON{name}" for name in ("HOME", "PLATLIBDIR", "NOUSERSITE", "USERBASE", "DONTWRITEBYTECODE")}
-
-
-class Task(NamedTuple):
-    r"""One comparison.
-
-    Args:
-        gold (`str`): the right answer, LaTeX without dollars.
-        answer (`str`): the answer to judge, LaTeX without dollars.
-        rel_tol (`float`, *optional*, defaults to 1e-6): relative difference up to which numbers are equal where the
-            gold or the answer has a decimal point; without one, all digits count.
-
-    Example:
-
-    ```python
-    >>> Task(r"\frac{1}{3}", "0.333333")
-    Task(gold='\\frac{1}{3}', answer='0.333333', rel_tol=1e-06)
-
-    ```
-    """
-
-    gold: str
-    answer: str
-    rel_tol: float = 1e-6
-
-
-class Verdict(NamedTuple):
-    """Whether an answer equals its gold.
-
-    `equal` is `None` where that could not be judged through no fault of the answer: `unparsed_gold`, `gold_timeout`,
-    `gold_crash`, `gold_memory`, `gold_recursion`, `batch_deadline`, `closed`. The other reasons are `equal`,
-    `different`, `unparsed_answer`, `timeout`, `crash`, `memory`, `recursion` and `error` (math-verify's).
-
-    Example:
-
-    ```python
-    >>> Verdict(False, "timeout").equal
-    False
-
-    ```
-    """
-
-    equal: bool | None
-    reason: str
-
-
-class _Process:
-    """The parent's end of one worker."""
-
-    def __init__(self, timeout: float, memory_limit_mb: int) -> None:
-        self.owner: _Call | None = None
-        self.task: Task | None = None
-        self.sent, self.gold_is_read, self.ready = 0.0, False, False
-        self.started = time.monotonic()
-        self.inbox, self.outbox = bytearray(), bytearray()
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", _PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,  # read only when it does not start
-            bufsize=0,
-            cwd=os.path.abspath(os.sep),  # to keep no directory of the user's in use
-            env=_environment(),
-            start_new_session=True,  # Ctrl-C in the terminal is for the parent
-        )
-        assert self.process.stdin and self.process.stdout and self.process.stderr
-        self.input, self.output, self.errors = (
-            stream.fileno() for stream in (self.process.stdin, self.process.stdout, self.process.stderr)
-        )
-        for descriptor in (self.input, self.output, self.errors):
-            os.set_blocking(descriptor, False)
-        self._send({"path": _search_path(), "timeout": timeout, "memory_limit_mb": memory_limit_mb})
-
-    def _send(self, message: dict[str, Any]) -> None:
-        self.outbox += _worker.packed(message)
-        self.flush()
-
-    def assign(self, task: Task) -> None:
-        """Send a task and start its clock."""
-        self.task, self.sent, self.gold_is_read = task, time.monotonic(), False
-        self._send(task._asdict())
-
-    def flush(self) -> None:
-        """Write what the pipe takes. That the worker is gone is seen by who reads from it."""
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            while self.outbox:
-                del self.outbox[: os.write(self.input, self.outbox)]
-
-    def messages(self) -> Iterator[dict[str, Any]]:
-        """What has arrived.
-
-        Raises:
-            EOFError: After the last message of a worker that is gone.
-        """
-        over = False
-        try:
-            while data := os.read(self.output, 1 << 16):
-                self.inbox += data
-            over = True
-        except BlockingIOError:
-            pass
-        while (message := _worker.unpacked(self.inbox)) is not None:
-            yield message
-        if over:
-            raise EOFError
-
-    def complaint(self) -> str:
-        """Why it did not start, as far as it said so."""
-        with contextlib.suppress(EOFError, ValueError):
-            for message in self.messages():
-                if "error" in message:
-                    return str(message["error"])
-        with contextlib.suppress(OSError):
-            return os.read(self.errors, 1 << 16).decode("utf-8", "replace").strip()[-500:] or "it gave no reason"
-        return "it gave no reason"
-
-    def kill(self) -> None:
-        """End the process and reap it. The pipes stay open: its owner may be waiting on them."""
-        self.process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=10)
-
-    def close(self) -> None:
-        """Kill it and close the pipes."""
-        self.kill()
-        self.forget()
-
-    def forget(self) -> None:
-        """Close the pipes and do nothing to the process, which after a fork is the parent's."""
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        if self.process.returncode is None:
-            self.process.returncode = 0  # or Popen warns that it is still running
-
-
-def _environment() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON") or key in _PYTHON_KEPT}
-    threads = {f"{name}_NUM_THREADS": "1" for name in _THREADS}
-    # Python's own integers: gmpy2 aborts the process when memory runs out, and versions differ between machines
-    numbers = {"SYMPY_GROUND_TYPES": "python", "MPMATH_NOGMPY": "1", "SYMPY_DEBUG": "False", "SYMPY_USE_CACHE": "yes"}
-    return kept | threads | numbers | {"PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
-
-
-def _search_path() -> list[str]:
-    """The parent's `sys.path`, with the user's own directories last.
-
-    A `code.py` or `sympy.py` next to a training script is not what sympy or we mean by these names; still, math-verify
-    may be found there and nowhere else.
-    """
-    entries = [entry for entry in sys.path if isinstance(entry, str)]
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    try:
-        own = {os.getcwd(), *([os.path.dirname(os.path.abspath(script))] if script else [])}
-        path = [os.path.abspath(entry) for entry in entries]
-    except OSError:  # the working directory has been removed
-        own, path = set(), [entry for entry in entries if os.path.isabs(entry)]
-    return [entry for entry in path if entry not in own] + [entry for entry in path if entry in own]
 
 
 class _Call:
@@ -210,7 +49,7 @@ class _Call:
         self.deadline = time.monotonic() + (START_ATTEMPTS * START_SECONDS if self.awaits_start else self.budget)
 
     @property
-    def workers(self) -> list[_Process]:
+    def workers(self) -> list[Process]:
         """The workers it holds."""
         return [worker for worker in self.pool.workers if worker.owner is self]
 
@@ -255,7 +94,7 @@ class _Call:
             if worker.output in happened:
                 self._read(worker)
 
-    def _read(self, worker: _Process) -> None:
+    def _read(self, worker: Process) -> None:
         try:
             for message in worker.messages():
                 self._heed(worker, message)
@@ -267,7 +106,7 @@ class _Call:
             self._lost(worker)
             self.pool.replace(worker)
 
-    def _heed(self, worker: _Process, message: dict[str, Any]) -> None:
+    def _heed(self, worker: Process, message: dict[str, Any]) -> None:
         if not worker.ready:
             self.pool.greet(worker, message)
         elif worker.task is None:
@@ -279,13 +118,13 @@ class _Call:
             worker.task = None
             self.pool.give_back(worker, retire=message["retire"])
 
-    def _judge(self, worker: _Process, reason: str) -> None:
+    def _judge(self, worker: Process, reason: str) -> None:
         assert worker.task is not None
         answer_is_to_blame = worker.gold_is_read
         self.verdicts[worker.task] = Verdict(False, reason) if answer_is_to_blame else Verdict(None, f"gold_{reason}")
         worker.task = None
 
-    def _lost(self, worker: _Process) -> None:
+    def _lost(self, worker: Process) -> None:
         """A worker has died: by its own watchdog, by its task, or killed by somebody."""
         if worker.task is None:
             return
@@ -360,7 +199,7 @@ class WorkerPool:
 
     def reset(self) -> None:
         """Be a pool without workers, whoever else has some."""
-        self.workers: list[_Process] = []
+        self.workers: list[Process] = []
         self.has_started = False
         self._condition = threading.Condition()
         self._calls: list[_Call] = []
@@ -429,7 +268,7 @@ class WorkerPool:
         for one, other in zip(slow, quick, strict=False):
             one.owner, other.owner = None, call
 
-    def give_back(self, worker: _Process, retire: bool) -> None:
+    def give_back(self, worker: Process, retire: bool) -> None:
         """Let go of a worker that has done its task, if it is to be replaced or another call has none."""
         if retire:
             self.replace(worker)
@@ -439,7 +278,7 @@ class WorkerPool:
                 worker.owner = None
                 self._condition.notify_all()
 
-    def replace(self, worker: _Process) -> None:
+    def replace(self, worker: Process) -> None:
         """Kill a worker of a call and start the next spare."""
         with self._condition:
             is_closed = worker.owner is not None and worker.owner.is_closed
@@ -448,7 +287,7 @@ class WorkerPool:
                 self._top_up()
             self._condition.notify_all()
 
-    def _discard(self, worker: _Process) -> None:
+    def _discard(self, worker: Process) -> None:
         worker.owner = None
         if worker in self.workers:
             self.workers.remove(worker)
@@ -470,12 +309,12 @@ class WorkerPool:
             if not sys.executable:
                 self.note_failure("sys.executable is empty, so that no interpreter is known", final=True)
             try:
-                self.workers.append(_Process(self.timeout, self.memory_limit_mb))
+                self.workers.append(Process(self.timeout, self.memory_limit_mb))
             except OSError as error:
                 self.note_failure(f"{type(error).__name__}: {error}")
                 return
 
-    def greet(self, worker: _Process, message: dict[str, Any]) -> None:
+    def greet(self, worker: Process, message: dict[str, Any]) -> None:
         """Take note of a worker's first message: it is ready, or says why not."""
         if "error" in message:
             self.note_failure(message["error"], final=True)

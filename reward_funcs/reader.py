@@ -30,10 +30,22 @@ from functools import lru_cache
 from typing import Any
 
 from reward_funcs.latex import prepared
-from reward_funcs.tokens import FUNCTIONS, Token, Unreadable, tokens
+from reward_funcs.tokens import (
+    CLOSERS,
+    FUNCTIONS,
+    GREEK,
+    INVERSES,
+    JOINING_WORDS,
+    MATRICES,
+    RELATIONS,
+    SEPARATORS,
+    TIMES,
+    Cursor,
+    Unreadable,
+    tokens,
+)
 
 Node = tuple[Any, ...]
-MAX_DEPTH = 20
 MAX_LENGTH = 1000
 MAX_DIGITS = 2000
 
@@ -47,24 +59,6 @@ SMALL_NUMBERS = {
         "seventeen eighteen nineteen twenty".split()
     )
 }
-INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
-GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar".split()
-)
-RELATIONS = {
-    **{sign: sign for sign in ("=", "<", ">", "<=", ">=", "!=", "in", "equiv")},
-    **dict.fromkeys(("le", "leq", "leqslant"), "<="),
-    **dict.fromkeys(("ge", "geq", "geqslant"), ">="),
-    **dict.fromkeys(("ne", "neq"), "!="),
-    **{"lt": "<", "gt": ">"},
-}
-TIMES = frozenset(("times", "cdot", "ast", "*"))
-MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "Bmatrix", "smallmatrix", "array"))
-CLOSERS = frozenset((")", "]", "}", "\\}"))
-SEPARATORS = frozenset((",", ";"))
-JOINING_WORDS = frozenset(("or", "and", ",", "and,", ", and", ", or", "or,"))
-SETS = {"R": "reals", "Z": "integers", "N": "naturals", "Q": "rationals", "C": "complexes"}
 
 
 @lru_cache(maxsize=8192)
@@ -113,40 +107,8 @@ def _said(words: str) -> Node:
     return _SAID.get(" ".join(words.lower().split()), ("text", words))
 
 
-class _Reader:
+class _Reader(Cursor):
     """Recursive descent over the tokens; each method reads one kind of thing and leaves `position` behind it."""
-
-    def __init__(self, tokens: list[Token]) -> None:
-        self.tokens = tokens
-        self.position = 0
-        self.depth = 0
-        self.bars = 0
-
-    # tokens
-
-    def kind(self) -> str:
-        return self.tokens[self.position][0] if self.position < len(self.tokens) else "end-of-text"
-
-    def value(self) -> str:
-        return self.tokens[self.position][1] if self.position < len(self.tokens) else ""
-
-    def at(self, kind: str, *values: str) -> bool:
-        return self.kind() == kind and (not values or self.value() in values)
-
-    def take(self, kind: str, *values: str) -> bool:
-        if self.at(kind, *values):
-            self.position += 1
-            return True
-        return False
-
-    def need(self, kind: str, *values: str) -> None:
-        if not self.take(kind, *values):
-            raise Unreadable(f"expected {values}")
-
-    def enter(self) -> None:
-        self.depth += 1
-        if self.depth > 3 * MAX_DEPTH:  # each bracket passes through a few levels
-            raise Unreadable("too deep")
 
     # lists, relations, unions
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from reward_funcs.forms import COLLECTIONS, is_name, is_solved, kinds, upright, variables
 from reward_funcs.maths import value_of_chain
-from reward_funcs.reader import MAX_DEPTH, Node, parse
-from reward_funcs.tokens import Unreadable
+from reward_funcs.reader import Node, parse
+from reward_funcs.tokens import MAX_DEPTH, Unreadable
 
 _UNEVALUATED = re.compile(
     r"\\(?:sum|prod|coprod|i*int|oint|lim|limsup|liminf|gcd|lcm|max|min|sup|inf|det|bmod|pmod|mod|partial)(?![a-zA-Z])"

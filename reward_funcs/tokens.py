@@ -1,4 +1,4 @@
-"""The tokens of an answer in LaTeX, for [`reward_funcs.reader`]."""
+"""The tokens of an answer in LaTeX and the words of its language, for [`reward_funcs.reader`]."""
 
 from __future__ import annotations
 
@@ -61,3 +61,63 @@ def tokens(text: str) -> list[Token]:
             result.append((kind, match[kind]))
         position = match.end()
     return result
+
+
+MAX_DEPTH = 20
+INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+GREEK = frozenset(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
+    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar".split()
+)
+RELATIONS = {
+    **{sign: sign for sign in ("=", "<", ">", "<=", ">=", "!=", "in", "equiv")},
+    **dict.fromkeys(("le", "leq", "leqslant"), "<="),
+    **dict.fromkeys(("ge", "geq", "geqslant"), ">="),
+    **dict.fromkeys(("ne", "neq"), "!="),
+    **{"lt": "<", "gt": ">"},
+}
+TIMES = frozenset(("times", "cdot", "ast", "*"))
+MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "Bmatrix", "smallmatrix", "array"))
+CLOSERS = frozenset((")", "]", "}", "\\}"))
+SEPARATORS = frozenset((",", ";"))
+JOINING_WORDS = frozenset(("or", "and", ",", "and,", ", and", ", or", "or,"))
+
+
+class Cursor:
+    """A position in the tokens of an answer."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.position = 0
+        self.depth = 0
+        self.bars = 0
+
+    def kind(self) -> str:
+        """Kind of the token at `position`, `end-of-text` behind the last one."""
+        return self.tokens[self.position][0] if self.position < len(self.tokens) else "end-of-text"
+
+    def value(self) -> str:
+        """Value of the token at `position`."""
+        return self.tokens[self.position][1] if self.position < len(self.tokens) else ""
+
+    def at(self, kind: str, *values: str) -> bool:
+        """Whether the token at `position` is of this kind, with one of these values if any are given."""
+        return self.kind() == kind and (not values or self.value() in values)
+
+    def take(self, kind: str, *values: str) -> bool:
+        """Step over the token if it is one of these."""
+        if self.at(kind, *values):
+            self.position += 1
+            return True
+        return False
+
+    def need(self, kind: str, *values: str) -> None:
+        """Step over the token, which must be one of these."""
+        if not self.take(kind, *values):
+            raise Unreadable(f"expected {values}")
+
+    def enter(self) -> None:
+        """Count one level of nesting."""
+        self.depth += 1
+        if self.depth > 3 * MAX_DEPTH:  # each bracket passes through a few levels
+            raise Unreadable("too deep")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from reward_funcs import _worker, pool
+from reward_funcs import _process, _worker, pool
 from reward_funcs.pool import Task, Verdict, WorkerPool, close_pools, shared_pool
 
 ROOT = Path(__file__).parents[2]
@@ -162,8 +162,8 @@ def test_compare_verdicts_do_not_depend_on_the_order(patient):
 
 def test_compare_duplicates_are_compared_once(patient, monkeypatch):
     assigned = []
-    assign = pool._Process.assign
-    monkeypatch.setattr(pool._Process, "assign", lambda self, task: (assigned.append(task), assign(self, task)))
+    assign = _process.Process.assign
+    monkeypatch.setattr(_process.Process, "assign", lambda self, task: (assigned.append(task), assign(self, task)))
     one, two = Task("1", "1"), Task("1", "2")
     assert patient.compare([one, two, one, two, one]) == [EQUAL, DIFFERENT, EQUAL, DIFFERENT, EQUAL]
     assert sorted(assigned) == [one, two]
@@ -218,7 +218,7 @@ def test_compare_large_text_passes_the_pipes(patient):
 
 
 def test_worker_killed_once_is_replaced_and_the_task_repeated(patient, monkeypatch):
-    assign, killed = pool._Process.assign, []
+    assign, killed = _process.Process.assign, []
 
     def assign_and_kill(self, task):
         assign(self, task)
@@ -226,7 +226,7 @@ def test_worker_killed_once_is_replaced_and_the_task_repeated(patient, monkeypat
             killed.append(self.process.pid)
             self.process.kill()
 
-    monkeypatch.setattr(pool._Process, "assign", assign_and_kill)
+    monkeypatch.setattr(_process.Process, "assign", assign_and_kill)
     assert patient.compare([Task("7", "7"), Task("7", "8")]) == [EQUAL, DIFFERENT]
     assert killed[0] not in patient.pids
     assert _is_gone(killed[0])
@@ -236,7 +236,7 @@ def test_worker_killed_once_is_replaced_and_the_task_repeated(patient, monkeypat
     ("moment", "verdict"), [("gold", Verdict(False, "crash")), (None, Verdict(None, "gold_crash"))]
 )
 def test_worker_killed_twice_is_put_down_to_what_it_read(patient, monkeypatch, moment, verdict):
-    assign, heed = pool._Process.assign, pool._Call._heed
+    assign, heed = _process.Process.assign, pool._Call._heed
     bad = Task("7", SLOW)
 
     def assign_and_kill(self, task):
@@ -249,7 +249,7 @@ def test_worker_killed_twice_is_put_down_to_what_it_read(patient, monkeypatch, m
         if "gold" in message and worker.task == bad:
             worker.process.kill()
 
-    monkeypatch.setattr(pool._Process, "assign", assign_and_kill)
+    monkeypatch.setattr(_process.Process, "assign", assign_and_kill)
     monkeypatch.setattr(pool._Call, "_heed", heed_and_kill)
     assert patient.compare([bad, Task("7", "7")]) == [verdict, EQUAL]
 
@@ -371,7 +371,7 @@ def test_pool_bad_setting_raises_with_name_and_value(settings):
 
 def test_start_without_math_verify_raises_with_the_command(monkeypatch):
     library = [path for path in sys.path if "site-packages" not in path]
-    monkeypatch.setattr(pool, "_search_path", lambda: library)
+    monkeypatch.setattr(_process, "search_path", lambda: library)
     workers = WorkerPool(num_workers=1)
     for _ in range(2):  # it says so each time
         with pytest.raises(RuntimeError, match=r"(?s)No module named .*-m pip install \"math-verify") as raised:
@@ -402,14 +402,14 @@ def test_start_without_a_memory_limit_warns_once(monkeypatch):
 def test_search_path_users_directories_come_last(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", str(tmp_path), "/a b/lib", 3])
-    assert pool._search_path() == ["/a b/lib", str(tmp_path), str(tmp_path)]
+    assert _process.search_path() == ["/a b/lib", str(tmp_path), str(tmp_path)]
 
 
 def test_environment_is_the_same_everywhere(monkeypatch):
     for name in ("PYTHONINSPECT", "PYTHONSTARTUP", "PYTHONPATH", "PYTHONHASHSEED"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
-    found = pool._environment()
+    found = _process.environment()
     assert found["OMP_NUM_THREADS"] == "1"
     assert found["PYTHONHASHSEED"] == "0"
     assert found["CUDA_VISIBLE_DEVICES"] == ""
