@@ -1,6 +1,9 @@
-"""Write the tables of README.md from benchmarks/results/*.json; `--check` fails where they differ.
+"""Write the tables of README.md and docs/*.md from benchmarks/results/*.json; `--check` fails where they differ.
 
-python benchmarks/make_tables.py [--check]
+    python benchmarks/make_tables.py [--check]
+
+A page marks where with `<!-- NAME: written by benchmarks/make_tables.py -->` and `<!-- end of NAME -->`, NAME being
+`results` (the short tables of everything) or `rewards` (all tables of the rewards).
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-BEGIN, END = "<!-- results: written by benchmarks/make_tables.py -->", "<!-- end of results -->"
 
 
 def load(name: str) -> dict:
@@ -52,6 +54,105 @@ def gae_table() -> str:
     return "\n".join(lines)
 
 
+def rewards_table() -> str:
+    """`accuracy_reward` of both libraries on the same completions."""
+    figures = load("rewards.json")["figures"]["throughput"]
+    trl = figures["trl"]
+    lines = ["| `accuracy_reward` | here | TRL | ratio |", "|---|---|---|---|"]
+    # of the warm runs the one on the completions that TRL graded too
+    speeds = {"warm": figures["warm"]["each"][0], "cold": figures["cold"]["per_s"]}
+    for state, words in (("warm", "warm"), ("cold", "fresh process")):
+        cells = f"{_rate(speeds[state])} | {_rate(trl[state]['per_s'])} | {_times(figures['times_trl'][state])}"
+        lines.append(f"| completions/s, {words} | {cells} |")
+    right = 1 - (len(figures["wrong"]) + len(figures["not_judged"])) / figures["graded"]
+    lines.append(f"| verdicts as constructed | {_percent(right)} | {_percent(trl['warm']['agreement'])} | |")
+    latency = " / ".join(_two_digits(figures["latency"][name]) for name in ("p50_ms", "p99_ms", "max_ms"))
+    share = _percent(figures["settled_in_process"])
+    text = f"{share} are settled in process. One completion takes {latency} ms (median / 99th percentile / longest)."
+    return "\n".join([*lines, "", text])
+
+
+def _two_digits(value: float) -> str:
+    """No more than two digits that say something, and no exponent."""
+    rounded = float(f"{value:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else _two_digits(value)
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{_two_digits(value)}x"
+
+
+def _percent(share: float | None) -> str:
+    """With one decimal place, and 100 % only for all of them."""
+    if share is None:
+        return "-"
+    return "100 %" if share == 1 else f"{min(100 * share, 99.9):.1f} %"
+
+
+def hostile_table() -> str:
+    """Answers that hang or crash graders, by settings and thread."""
+    figures = load("rewards.json")["figures"]["hostile"]
+    names = {"default": "default", "no_refusals": "all refusals off"}
+    lines = ["| settings | thread | one call | slowest alone | settled in time |", "|---|---|---|---|---|"]
+    for run in figures["runs"]:
+        cells = f"{run['batch_s']:.0f} s | {run['slowest_s']:.1f} s | {run['within_deadline']} of {figures['answers']}"
+        lines.append(f"| {names[run['settings']]} | {run['thread']} | {cells} |")
+    memory = f"{figures['worker_peak_mb']:.0f} MB"
+    text = (
+        f"Deadline {figures['timeout_s']:.0f} s; the largest worker took {memory}, {figures['left_after_close']} were"
+    )
+    return "\n".join([*lines, "", f"{text} left after `close()`."])
+
+
+def golds_table() -> str:
+    """Golds that score 1.0 against themselves, by data set."""
+    figures = load("rewards.json")["figures"]["golds"]["self_match"]
+    forms = list(next(iter(figures.values()))["forms"])
+    lines = [f"| golds | number | {' | '.join(forms)} |", "|---|---|" + "---|" * len(forms)]
+    for source, row in sorted(figures.items()):
+        cells = " | ".join(_percent(row["forms"][form]["rate"]) for form in forms)
+        lines.append(f"| {source} | {row['golds']:,} | {cells} |")
+    return "\n".join(lines)
+
+
+def other_rewards_table() -> str:
+    """Completions per second of the other rewards."""
+    figures = load("rewards.json")["figures"]["others"]
+    lines = ["| reward | completions/s |", "|---|---|"]
+    lines += [f"| {name} | {_rate(row['per_s'])} |" for name, row in figures["speed"].items()]
+    package, accuracy = (f"{row['ms']:.0f} ms" for row in figures["imports"])
+    foreign = sorted({name for row in figures["imports"] for name in row["foreign"]})
+    loads = f"the standard library and {', '.join(foreign)}" if foreign else "the standard library alone"
+    text = f"`import reward_funcs` takes {package}, with `accuracy_reward` {accuracy}, and loads {loads}."
+    return "\n".join([*lines, "", text])
+
+
+def rewards_work() -> str:
+    """What the rewards are measured on."""
+    report = load("rewards.json")
+    mean = _two_digits(report["figures"]["throughput"]["mean_characters"])
+    return f"{report['settings']['count']:,} completions of {mean} characters, {report['machine']['device']}"
+
+
+def rewards_section() -> str:
+    """All tables of the rewards."""
+    parts = [
+        f"**Speed and verdicts** (`{load('rewards.json')['command']}`, {rewards_work()}):",
+        rewards_table(),
+        "**Hostile answers.** Power towers, factorials, deep nesting, text that is no maths:",
+        hostile_table(),
+        "**Golds against themselves.** The gold and the answer are written in two ways each:",
+        golds_table(),
+        "**The other rewards** on the same completions:",
+        other_rewards_table(),
+    ]
+    return "\n\n".join(parts)
+
+
 def section() -> str:
     parts = [
         "**It learns.** SmolLM2-135M, LoRA, two-digit additions:",
@@ -60,20 +161,47 @@ def section() -> str:
         cost_table(),
         "**GAE without a loop over tokens** (`benchmarks/bench_gae.py`, 8 sequences):",
         gae_table(),
+        f"**Rewards that do not hold up a step** (`benchmarks/bench_rewards.py`, {rewards_work()}):",
+        rewards_table(),
+        "Answers that hang other graders (power towers, factorials, deep nesting):",
+        hostile_table(),
     ]
     return "\n\n".join(parts)
 
 
+BLOCKS = {"results": section, "rewards": rewards_section}
+
+
+def filled(text: str) -> str:
+    """A page with the blocks that it marks written anew; what other scripts write is left alone.
+
+    Raises:
+        ValueError: For a block that does not end, or begins twice.
+    """
+    for name, written in BLOCKS.items():
+        begin, end = f"<!-- {name}: written by benchmarks/make_tables.py -->", f"<!-- end of {name} -->"
+        head, found, rest = text.partition(begin)
+        if not found:
+            continue
+        _, closed, tail = rest.partition(end)
+        if not closed or begin in rest:
+            raise ValueError(f"{begin} must be there once, with {end} after it")
+        text = f"{head}{begin}\n\n{written()}\n\n{end}{tail}"
+    return text
+
+
 def main() -> int:
-    path = ROOT / "README.md"
-    text = path.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
-    new = f"{head}{BEGIN}\n\n{section()}\n\n{END}{rest.split(END)[1]}"
-    if "--check" in sys.argv:
+    stale = []
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = path.read_text(encoding="utf-8")
+        new = filled(text)
         if new != text:
-            print("README.md differs from benchmarks/results; run: python benchmarks/make_tables.py")
-        return int(new != text)
-    path.write_text(new, encoding="utf-8")
+            stale.append(path.name)
+            if "--check" not in sys.argv:
+                path.write_text(new, encoding="utf-8")
+    if "--check" in sys.argv and stale:
+        print(f"{', '.join(stale)} differ from benchmarks/results; run: python benchmarks/make_tables.py")
+        return 1
     return 0
 
 

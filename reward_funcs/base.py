@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -252,6 +254,21 @@ def boxed(gold: Any) -> str | None:
     return f"\\boxed{{{gold}}}" if isinstance(gold, (str, int, float)) else None
 
 
+def check_setting(name: str, value: Any, least: float, *, below: float = math.inf, whole: bool = False) -> None:
+    """Refuse a numeric setting outside [least, below).
+
+    Raises:
+        ValueError: Naming the argument, its value, what is allowed, and the remedy.
+    """
+    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if not number or not least <= value < below:
+        kind = "a whole number" if whole else "a finite number"
+        limit = f" and below {below}" if below != math.inf else ""
+        raise ValueError(
+            f"{name}={value!r}: it must be {kind} of at least {least}{limit}; leave it out for the default"
+        )
+
+
 class Reward(ABC):
     """A reward function as a picklable object, called as TRL calls its `reward_funcs`.
 
@@ -356,8 +373,12 @@ class AsyncReward:
     """
 
     def __init__(self, reward: Callable[..., list[float | None]], *, name: str | None = None) -> None:
+        self.__name__: str = name or str(getattr(reward, "__name__", type(reward).__name__))
+        if isinstance(reward, Reward) and reward.__name__ != self.__name__:
+            # what it logs must not mix with what the reward itself logs in the same run
+            reward = copy(reward)
+            reward.__name__ = self.__name__
         self.reward = reward
-        self.__name__ = name or getattr(reward, "__name__", type(reward).__name__)
 
     async def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         """Reward of each completion; arguments as of the wrapped reward."""

@@ -290,7 +290,7 @@ def _enclosed(text: str, options: Options) -> Iterator[tuple[int, Said]]:
     tag = answer_tag(text)
     if tag is not None:
         yield text.index("<answer>"), read_statement(tag, options) or Said(frozenset(), "wrong")
-    boxes = boxed_run(text)
+    boxes = boxed_run(text).contents
     if not boxes:
         return
     said = [read_statement(box, options) or Said(frozenset(), "wrong") for box in boxes]

@@ -237,7 +237,7 @@ class CountdownReward(Reward):
         if several_answer_tags(text):
             return Grade(0.0, "several_answers")
         tag = answer_tag(text)
-        boxes = boxed_run(text if tag is None else tag)
+        boxes = boxed_run(text if tag is None else tag).contents
         if len(set(boxes)) > 1:
             return Grade(0.0, "several_answers")
         answer = boxes[-1] if boxes else final_answer(text) if tag is None else tag

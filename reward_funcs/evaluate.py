@@ -15,7 +15,6 @@ from reward_funcs.reader import Node
 
 Number = Fraction | float | complex
 MAX_BITS = 20_000  # exact powers beyond this are left undecided
-NUM_POINTS = 5
 
 
 class Undecided(ArithmeticError):
@@ -32,19 +31,30 @@ class Rounding:
 
 
 @lru_cache(maxsize=1024)
-def points(names: frozenset[str], *, whole: bool = False) -> tuple[dict[str, Number], ...]:
-    """Fixed points at which expressions in these variables are compared; a variable has the same values everywhere."""
-    return tuple({name: _coordinate(name, index, whole) for name in names} for index in range(NUM_POINTS + 3 * whole))
+def points(names: frozenset[str], where: str = "near") -> tuple[dict[str, Number], ...]:
+    """Fixed points at which expressions in these variables are compared; a variable has the same values everywhere.
+
+    Args:
+        names (`frozenset[str]`): the variables.
+        where (`str`, *optional*): `"near"` the unit, `"wide"` with large values of either sign as well, or `"whole"`.
+    """
+    return tuple({name: _coordinate(name, index, where) for name in names} for index in range(NUM_POINTS[where]))
+
+
+NUM_POINTS = {"near": 5, "wide": 13, "whole": 8}
 
 
 @lru_cache(maxsize=8192)
-def _coordinate(name: str, index: int, whole: bool) -> Number:
+def _coordinate(name: str, index: int, where: str) -> Number:
     # text seeds do not depend on PYTHONHASHSEED
     source = random.Random(f"{name}/{index}")
-    if whole:
+    if where == "whole":
         return Fraction(source.randint(2, 14))
+    if index >= NUM_POINTS["near"]:
+        size = source.choice((3, 12, 50))
+        return source.uniform(-size, size)
     value = source.uniform(0.3, 2.7)
-    return -value if index == NUM_POINTS - 1 else value
+    return -value if index == NUM_POINTS["near"] - 1 else value
 
 
 def evaluate(node: Node, point: dict[str, Number], rounding: Rounding) -> Number:
@@ -63,6 +73,8 @@ def evaluate(node: Node, point: dict[str, Number], rounding: Rounding) -> Number
         result = _UNARY[kind](evaluate(node[1], point, rounding))
     else:
         raise Undecided(kind)
+    if not isinstance(result, Fraction) and result == 0 and kind in ("mul", "div", "pow", "root", "fn", "log"):
+        raise Undecided("underflow")
     if not isinstance(result, Fraction) and (size := abs(result)) > rounding.magnitude and size != math.inf:
         rounding.magnitude = size
     return result
@@ -97,6 +109,8 @@ def _add(a: Number, b: Number, rounding: Rounding) -> Number:
 def _mul(a: Number, b: Number, rounding: Rounding) -> Number:
     if isinstance(a, Fraction) and isinstance(b, Fraction):
         return a * b
+    if a == 0 or b == 0:
+        return Fraction(0)
     return as_float(a) * as_float(b)
 
 
@@ -121,6 +135,7 @@ def _pow(base: Number, exponent: Number, rounding: Rounding) -> Number:
         exact = _exact_root(base, exponent.denominator)
         if exact is not None:
             return _pow(exact, Fraction(exponent.numerator), rounding)
+    rounding.wide |= _exceeds_float(base)
     base, exponent = as_float(base), as_float(exponent)
     if base == 0:
         raise Undecided("zero to a power")
@@ -139,12 +154,18 @@ def _root(degree: Number, value: Number, rounding: Rounding) -> Number:
             return exact
         if exact is not None and n % 2:
             return -exact
+        rounding.wide |= _exceeds_float(value)
     number = as_float(value)
     if isinstance(number, complex) or (number < 0 and n % 2 == 0):
         return cmath.sqrt(number) if n == 2 else complex(number) ** (1 / n)
     if n == 2:
         return math.sqrt(number)
     return math.copysign(abs(number) ** (1 / n), number)
+
+
+def _exceeds_float(value: Number) -> bool:
+    """Whether an exact number has neighbours that are the same float."""
+    return isinstance(value, Fraction) and value.numerator.bit_length() > 53
 
 
 def _exact_root(value: Fraction, n: int) -> Fraction | None:
@@ -229,15 +250,27 @@ def _function(name: str, value: Number, rounding: Rounding) -> Number:
         if isinstance(value, complex) or (not isinstance(value, Fraction) and not _off_integers(value)):
             raise Undecided(name)
         return Fraction(math.floor(value) if name == "floor" else math.ceil(value))
+    if name == "log":
+        rounding.logs = True
+    if value in _EXACT.get(name, ()):
+        return Fraction(1 if name in ("cos", "cosh", "exp") else 0)
     number = as_float(value)
     if name in ("log", "ln"):
-        rounding.logs = rounding.logs or name == "log"
         if isinstance(number, complex) or number <= 0:
             raise Undecided(name)
+        rounding.wide |= abs(number - 1) < 1e-3
         return math.log(number)
+    rounding.wide |= name in ("cos", "cosh", "sec", "exp") and abs(number) < 1e-5
     if name in _RECIPROCAL:
         return 1 / _apply(_RECIPROCAL[name], number)
     return _apply(name, number)
+
+
+# where functions have the exact values 0 and 1
+_EXACT = {
+    **dict.fromkeys(("sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arctan", "exp"), (0,)),
+    **dict.fromkeys(("log", "ln"), (1,)),
+}
 
 
 def _off_integers(value: float) -> bool:
@@ -249,7 +282,7 @@ _RECIPROCAL = {"cot": "tan", "sec": "cos", "csc": "sin"}
 _PYTHON_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan"}
 
 
-def _apply(name: str, number: float | complex) -> float | complex:
+def _apply(name: str, number: float | complex) -> Number:
     name = _PYTHON_NAMES.get(name, name)
     if isinstance(number, complex):
         result: complex = getattr(cmath, name)(number)
@@ -260,7 +293,7 @@ def _apply(name: str, number: float | complex) -> float | complex:
         raise Undecided(name)  # too few digits of the angle are left
     real: float = getattr(math, name)(number)
     if name in ("sin", "cos", "tan") and abs(real) < 1e-15 * abs(number) and abs(number) > 0.1:
-        return 0.0  # a multiple of pi that floats cannot hold
+        return Fraction(0)  # a multiple of pi that floats cannot hold
     if name == "tan" and abs(real) > 1e12:
         raise Undecided(name)
     return real

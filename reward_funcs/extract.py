@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
 ANSWER_OPEN, ANSWER_CLOSE = "<answer>", "</answer>"
@@ -123,41 +123,52 @@ def last_boxed(text: str) -> str | None:
     return None
 
 
-def boxed_run(text: str) -> list[str]:
-    r"""Contents of the last closed boxes that are joined by nothing but `or`, `and`, commas, spaces and `$`.
+class BoxedRun(NamedTuple):
+    """The last boxes of a text that are one answer; `joined` where `or`, `and` or a comma stands between them."""
+
+    contents: list[str]
+    joined: bool
+
+
+def boxed_run(text: str) -> BoxedRun:
+    r"""The last closed boxes that are joined by nothing but `or`, `and`, commas, spaces and `$`.
 
     Args:
         text (`str`): a completion.
 
     Returns:
-        `list[str]`: in the order of the text; one entry where other words stand before the last box, none without a
+        `BoxedRun`: contents in the order of the text; one where other words stand before the last box, none without a
         box, and at most `MAX_RUN`.
 
     Example:
 
     ```python
     >>> boxed_run(r"not \boxed{3}. So $\boxed{4}$ or $\boxed{5}$")
-    ['4', '5']
+    BoxedRun(contents=['4', '5'], joined=True)
 
     ```
     """
     contents: list[str] = []
-    later_start = -1
+    joined, later_start = False, -1
     for start, end, content in _boxes_from_the_end(text):
-        if contents and not _JOIN.fullmatch(text, end, later_start):
-            break
+        if contents:
+            if not _JOIN.fullmatch(text, end, later_start):
+                break
+            joined |= _JOINT.search(text, end, later_start) is not None
         contents.append(content)
         later_start = start
-        if len(contents) == MAX_RUN:
+        # where prose stands before this box, the boxes before it need not be looked for
+        if len(contents) == MAX_RUN or not _JOIN.fullmatch(text, text.rfind("}", 0, start) + 1, start):
             break
-    return contents[::-1]
+    return BoxedRun(contents[::-1], joined)
 
 
 MAX_RUN = 64
 # what may stand between boxes that are one answer: a long gap is prose, so the pattern needs no more than this
 _JOIN = re.compile(
-    r"(?:[\s$,;&~]|\\[,;:!() \[\]]|\\q?quad|(?:\\(?:text|mathrm)\{\s*)?(?:\bor\b|\band\b)(?:\s*\})?){0,40}"
+    r"(?:[\s$,;&~]|\\[,;:!() \[\]\\]|\\q?quad|(?:\\(?:text|mathrm)\{\s*)?(?:\bor\b|\band\b)(?:\s*\})?){0,40}"
 )
+_JOINT = re.compile(r"[,;]|\b(?:or|and)\b")
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
@@ -258,22 +269,32 @@ def final_answer(text: str, *, delimited: bool = False) -> str | None:
 
     ```
     """
-    match = _last_match(_STATES_ANSWER, text, 0, len(text))
-    if match is None:
-        return None
-    rest = text[match.end() : match.end() + MAX_STATED]
+    for match in reversed([*_STATES_ANSWER.finditer(text)][-MAX_STATEMENTS:]):
+        stated = _stated(text, match.end(), delimited)
+        if stated is not None:
+            return stated
+    return None
+
+
+MAX_STATEMENTS = 32
+
+
+def _stated(text: str, start: int, delimited: bool) -> str | None:
+    """What a statement of the answer says that ends at `start`."""
+    rest = text[start : start + MAX_STATED]
     rest = rest.lstrip("*_: \t\n\r")
     for opening, closing in _DELIMITERS:
         if rest.startswith(opening):
-            content, closed, _ = rest[len(opening) :].partition(closing)
-            if closed:
-                return content.strip() or None
-            break  # a currency, as in "the answer is $5."
+            # a dollar that is escaped is money, and so is one that never closes
+            found = re.compile(r"(?<!\\)" + re.escape(closing)).search(rest, len(opening))
+            if found is not None:
+                return rest[len(opening) : found.start()].strip() or None
+            break
     if delimited:
         return None
     line = rest.partition("\n")[0].strip().strip("*_").strip()
     sentence = _END_OF_SENTENCE.split(line, maxsplit=1)[0].strip()
-    return sentence or None
+    return sentence.strip("*_ ") or None
 
 
 MAX_STATED = 2000
@@ -317,9 +338,9 @@ def _last_match(pattern: re.Pattern[str], text: str, start: int, end: int) -> re
 MAX_TAIL = 4096
 _LAST_DIGIT = re.compile(r"[0-9]")
 _NUMBER = re.compile(
-    r"-?\\[dt]?frac\{-?[0-9]+\}\{[0-9]+\}"
+    r"[-\u2212]?\\[dt]?frac\{-?[0-9]+\}\{[0-9]+\}"
     # a minus sign belongs to the number unless something is subtracted
-    r"|(?:(?<![\w)}\]])-)?(?:[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
+    r"|(?:(?<![\w)}\]])[-\u2212])?(?:[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
     r"(?:[eE][-+]?[0-9]{1,4}(?![\w]))?(?:\s?/\s?[0-9]+(?![\w./]))?(?:\\?%)?"
-    r"|(?:(?<![\w)}\]])-)?\.[0-9]+(?:\\?%)?"
+    r"|(?:(?<![\w)}\]])[-\u2212])?\.[0-9]+(?:\\?%)?"
 )

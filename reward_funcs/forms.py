@@ -17,8 +17,8 @@ COLLECTIONS = frozenset(("tuple", "set", "list", "union", "matrix", "ratio"))
 
 
 _NODES = frozenset(
-    "num sym add mul div neg pow pm fn log root abs fact binom based deg pct unit tuple set list union matrix ratio "
-    "rel text".split()
+    "num sym add mul div neg pow pm fn log root abs fact binom based deg pct unit qualified tuple set list union "
+    "matrix ratio rel text".split()
 )
 
 
@@ -137,7 +137,8 @@ def interval(node: Node) -> Node:
     return ("tuple", brackets, (parts[0], parts[2]))
 
 
-_NOT_WORDS = re.compile(r"[\W_]+")
+# signs stay: > says another thing than <
+_NOT_WORDS = re.compile(r"""[\s_.,:;"'\u2019]+|(?<=[a-zA-Z])-(?=[a-zA-Z])""")
 
 
 def words(node: Node) -> str | None:

@@ -51,7 +51,7 @@ def gold_texts(gold: Any) -> tuple[str, ...]:
 def _text_gold(gold: str) -> str:
     if GSM8K_MARK in gold:
         gold = gold.rpartition(GSM8K_MARK)[2]
-    boxes = boxed_run(gold)
+    boxes = boxed_run(gold).contents
     if boxes:
         gold = ", ".join(dict.fromkeys(boxes))
     elif len(gold) > 200 and (stated := final_answer(gold, delimited=True)) is not None:

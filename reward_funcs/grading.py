@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
-from reward_funcs.base import Batch, Grade, Reward
+from reward_funcs.base import Batch, Grade, Reward, check_setting
 from reward_funcs.extract import (
     THINK_CLOSE,
     after_think,
@@ -26,18 +27,27 @@ from reward_funcs.gold import gold_texts
 from reward_funcs.latex import plain
 from reward_funcs.maths import REL_TOL, compare, same
 from reward_funcs.reader import Node
-from reward_funcs.refusals import form_fault, is_too_complex, is_unevaluated
+from reward_funcs.refusals import form_fault, is_solved_by, is_too_complex, is_unevaluated
 
 MAX_ANSWER = 1000
 EXTRACTIONS = ("auto", "last_boxed", "answer_tag", "final_answer", "last_number", "regex")
+MIN_TIMEOUT = 0.01
 SHOWN = 200  # characters of an answer that TRL's table of completions gets
 
 
+_RELATION = re.compile(r"(?<![<>!])=|<=?|>=?|\\(?:le|ge|lt|gt|leq|geq)(?:slant)?(?![a-zA-Z])")
+
+
 class Answer(NamedTuple):
-    """What was read out of a completion: alternatives, or the reason why there is nothing to compare."""
+    """What was read out of a completion, or the reason why there is nothing to compare.
+
+    Several texts are boxes that stand together. `hedged` boxes are joined by or, and, or a comma; of others the last
+    one counts where the gold has not as many parts.
+    """
 
     texts: tuple[str, ...]
     reason: str = ""
+    hedged: bool = False
 
 
 class _AnswerReward(Reward):
@@ -67,8 +77,7 @@ class _AnswerReward(Reward):
                 re.compile(pattern)
             except re.error as error:
                 raise ValueError(f"pattern={pattern!r} is no regular expression: {error}") from error
-        if not 0 <= rel_tol < 1:
-            raise ValueError(f"rel_tol={rel_tol!r} must be at least 0 and below 1; 1e-6 is the default")
+        check_setting("rel_tol", rel_tol, 0, below=1)
         self.extraction = extraction
         self.pattern = pattern
         self.read_think = read_think
@@ -111,9 +120,9 @@ class _AnswerReward(Reward):
             return _one(last if isinstance(last, str) or last is None else next(filter(None, last), None))
         if several_answer_tags(text) and not self.allow_alternatives:
             return Answer((), "several_answer_tags")
-        boxes = boxed_run(text)
+        boxes, joined = boxed_run(text)
         if boxes or self.extraction == "last_boxed":
-            return Answer(tuple(dict.fromkeys(map(plain, boxes))))
+            return Answer(tuple(dict.fromkeys(map(plain, boxes))), hedged=joined)
         tagged = self._tagged(text)
         if tagged.texts or tagged.reason:
             return tagged
@@ -157,8 +166,8 @@ class AccuracyReward(_AnswerReward):
         rel_tol (`float`, *optional*, defaults to `1e-6`): relative tolerance for decimals.
         allow_unevaluated (`bool`, *optional*, defaults to `False`): take sums, products, integrals, limits, gcd, lcm
             (reason `unevaluated`).
-        allow_unsolved (`bool`, *optional*, defaults to `False`): take equations and inequalities that must be solved,
-            and the last part of a chain that disagrees (reason `unsolved`).
+        allow_unsolved (`bool`, *optional*, defaults to `False`): take an equation that the gold solves (reason
+            `unsolved`), and what stands last in a chain that disagrees (reason `inconsistent`).
         allow_alternatives (`bool`, *optional*, defaults to `False`): take one right alternative among several boxes or
             joined by "or", and the last of several `<answer>` tags (reasons `several_answers`, `several_answer_tags`).
         read_think (`bool`, *optional*, defaults to `False`): read the reasoning too (reason `answer_in_think`).
@@ -216,12 +225,9 @@ class AccuracyReward(_AnswerReward):
         )
         if multiple_answers not in ("any", "all"):
             raise ValueError(f'multiple_answers={multiple_answers!r} must be "any" or "all"')
-        if not timeout > 0:
-            raise ValueError(f"timeout={timeout!r} must be a positive number of seconds")
-        if num_workers < 1 or num_workers != int(num_workers):
-            raise ValueError(f"num_workers={num_workers!r} must be a whole number of at least 1")
-        if max_answer_length < 1:
-            raise ValueError(f"max_answer_length={max_answer_length!r} must be at least 1")
+        check_setting("timeout", timeout, MIN_TIMEOUT)
+        check_setting("num_workers", num_workers, 1, whole=True)
+        check_setting("max_answer_length", max_answer_length, 1, whole=True)
         self.allow_unevaluated = allow_unevaluated
         self.allow_unsolved = allow_unsolved
         self.multiple_answers = multiple_answers
@@ -255,9 +261,11 @@ class AccuracyReward(_AnswerReward):
         if len(answer.texts) == 1:
             answers = _alternatives(answer.texts[0]) if self.allow_alternatives else answer.texts
         else:
-            answers = (
-                (*answer.texts, ", ".join(answer.texts)) if self.allow_alternatives else (", ".join(answer.texts),)
-            )
+            together = ", ".join(answer.texts)
+            if self.allow_alternatives:
+                answers = (*answer.texts, together)
+            else:
+                answers = (together,) if answer.hedged else (together, answer.texts[-1])
         return [(gold, text) for gold in golds for text in answers]
 
     def _graded(self, golds: tuple[str, ...], answer: Answer, verdicts: dict[tuple[str, str], Verdict]) -> Grade:
@@ -271,7 +279,7 @@ class AccuracyReward(_AnswerReward):
             for equal, reason in found:
                 if equal is wanted:
                     reward = None if equal is None else float(equal)
-                    several = reason == "wrong" and len(answer.texts) > 1
+                    several = reason == "wrong" and answer.hedged and len(answer.texts) > 1
                     return Grade(reward, "several_answers" if several else reason, shown)
         raise AssertionError(found)
 
@@ -296,7 +304,10 @@ class AccuracyReward(_AnswerReward):
             return Verdict(True, "correct")
         form = form_fault(gold, answer)
         if form in ("unsolved", "inconsistent") and self.allow_unsolved:
-            return Verdict(None, "")
+            if is_solved_by(gold, answer):
+                return Verdict(True, "correct")
+            last = _RELATION.split(answer)[-1].strip()
+            return self.settle(gold, last) if last != answer else Verdict(None, "")
         if equal is None and not form and is_too_complex(answer):
             return Verdict(False, "too_complex")
         if equal is None and not form:
@@ -398,8 +409,7 @@ class NumericReward(_AnswerReward):
             solution_column=solution_column,
             name=name,
         )
-        if not abs_tol >= 0:
-            raise ValueError(f"abs_tol={abs_tol!r} must not be negative")
+        check_setting("abs_tol", abs_tol, 0)
         self.abs_tol = abs_tol
 
     def grade(self, batch: Batch) -> list[Grade]:
@@ -428,7 +438,9 @@ class NumericReward(_AnswerReward):
         if not self.abs_tol:
             return False
         one, other = number(gold), number(answer)
-        return one is not None and other is not None and abs(float(one) - float(other)) <= self.abs_tol
+        if one is None or other is None:
+            return False
+        return abs(Fraction(one) - Fraction(other)) <= Fraction(str(self.abs_tol))
 
 
 accuracy_reward = AccuracyReward()

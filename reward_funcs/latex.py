@@ -25,9 +25,11 @@ _ASCII = str.maketrans(
 
 # what changes how maths looks and not what it says
 _LAYOUT = re.compile(
-    r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|hfill|noindent|mathstrut)"
-    r"(?![a-zA-Z])\.?|\\phantom\{[^{}]*\}"
+    r"\\(?:left|right|middle|[bB]igg?[lrm]?)(?![a-zA-Z])\.?"
+    r"|\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|hfill|noindent|mathstrut)(?![a-zA-Z])"
+    r"|\\phantom\{[^{}]*\}|\\(?:text)?color ?\{[^{}]*\}|\\(?:underline|mathrm(?=\{[0-9]))(?![a-zA-Z])"
 )
+_ESCAPED_SPACE = re.compile(r"(?<!\\)\\ ")
 _NEW_ROW = re.compile(r"\\\\(?:\[[^\[\]]{0,20}\])?")
 _SPACE = re.compile(r"\\[,;:!> ]|~|\\q?quad(?![a-zA-Z])|\\hspace\*?\{[^{}]*\}|[\s\x00]+")
 # "angle ABC" and "triangle ABC" name the same letters
@@ -42,7 +44,7 @@ _MIXED = re.compile(r"(?<![\w.}/^_])([0-9]{1,15}) ([0-9]{1,15})/([0-9]{1,15})(?!
 _MIXED_LATEX = re.compile(
     r"(?<![\w.}^_{/])([0-9]{1,15}) ?\\frac ?(?:\{ ?([0-9]{1,15}) ?\} ?\{ ?([0-9]{1,15}) ?\}|([0-9])([0-9])(?![0-9]))"
 )
-_NUMBER_SIGN = re.compile(r"^(-?) ?\\?\$ ?(?=[0-9.-])")
+_BARE_DOLLAR = re.compile(r"^(-?) ?\$ ?(?=[0-9.-])")
 
 
 def plain(text: str) -> str:
@@ -54,7 +56,7 @@ def plain(text: str) -> str:
     Returns:
         `str`: text that is equal for answers that differ only in layout.
     """
-    text = unwrapped(text)
+    text = unwrapped(_ESCAPED_SPACE.sub(" ", text) if "\\ " in text else text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_ASCII)).translate(_ASCII)
     text = _THOUSANDS_MARK.sub("", text)
@@ -66,10 +68,11 @@ def plain(text: str) -> str:
         text = (
             text.replace(r"\lbrace", r"\{").replace(r"\rbrace", r"\}").replace(r"\lvert", "|").replace(r"\rvert", "|")
         )
+        text = text.replace(r"\langle", "(").replace(r"\rangle", ")")
         text = _SILENT.sub(" ", text)
         text = text.replace(r"\dots", r"\ldots").replace(r"\varnothing", r"\emptyset").replace("{\\%}", "\\%")
-    text = _SPACE.sub(" ", text).strip()
-    text = _NUMBER_SIGN.sub(r"\1", text)
+    text = _SPACE.sub(" ", text).strip().replace("{:}", ":")
+    text = _BARE_DOLLAR.sub(r"\1\\$", text)
     while text.endswith((".", ",", ";")) and not text.endswith("\\,"):
         text = text[:-1].rstrip()
     return text
@@ -83,6 +86,16 @@ def unwrapped(text: str) -> str:
     text = text.strip()
     for _ in range(4):
         before = text
+        # a full stop behind the closing delimiter, and emphasis
+        while (
+            text.endswith((".", ",", ";"))
+            and text[:1] in "$\\*_"
+            and text[:-1].rstrip().endswith(("$", ")", "]", "}", "*", "_"))
+        ):
+            text = text[:-1].rstrip()
+        for mark in ("**", "__"):
+            if text.startswith(mark) and text.endswith(mark) and len(text) > 2 * len(mark):
+                text = text[len(mark) : -len(mark)].strip()
         for opening, closing in _DELIMITERS:
             if text.startswith(opening) and text.endswith(closing) and len(text) >= len(opening) + len(closing):
                 if opening not in text[len(opening) : -len(closing)]:
@@ -130,7 +143,7 @@ _BARE_UNIT = re.compile(
     r"(?<=[0-9)}]) ?("
     r"[ckm]m|mm|kg|mg|m[lL]|ft|inch(?:es)?|feet|foot|met(?:er|re)s?|centimet(?:er|re)s?|kilomet(?:er|re)s?|miles?|mph|"
     r"yards?|hours?|hrs?|minutes?|mins?|seconds?|secs?|days?|weeks?|months?|years?|dollars?|cents?|degrees?|percent|"
-    r"grams?|kilograms?|lit(?:er|re)s?|pounds?|lbs?|ounces?|units?"
+    r"grams?|kilograms?|lit(?:er|re)s?|pounds?|lbs?|ounces?|units?|[AaPp]\.?[Mm]\.?"
     r")(?![a-zA-Z])"
 )
 

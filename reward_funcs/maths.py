@@ -63,11 +63,14 @@ def same(gold: str, answer: str, *, rel_tol: float = REL_TOL) -> bool | None:
     gold, answer = plain(gold), plain(answer)
     if not answer or not gold:
         return False if gold else None
-    if gold == answer or gold.replace(" ", "") == answer.replace(" ", ""):
+    if gold == answer or _NEEDLESS_SPACE.sub("", gold) == _NEEDLESS_SPACE.sub("", answer):
         return True
     if len(gold) <= MAX_CHOICE and (letter := _CHOICE_GOLD.match(gold)) is not None:
         chosen = _CHOICE.match(answer)
         if chosen is not None:
+            # what follows is the option's text: no second option, and no maths that the letter is part of
+            if _SECOND_CHOICE.search(answer, chosen.end()) or _MATHS_GOES_ON.match(answer, chosen.end()):
+                return False
             return letter[1] == (chosen[1] or chosen[2])
     try:
         return compare(parse(gold), parse(answer), rel_tol)
@@ -75,9 +78,16 @@ def same(gold: str, answer: str, *, rel_tol: float = REL_TOL) -> bool | None:
         return None
 
 
+# 1 1/2 is not 11/2, and 1, 234 is not 1,234
+_NEEDLESS_SPACE = re.compile(r" +(?![0-9])|(?<![0-9.,]) +")
 MAX_CHOICE = 16
 _CHOICE_GOLD = re.compile(r"^(?:\\(?:text|textbf|mathrm|mathbf) ?\{)?\(?([A-J])\)?\}?$")
 # a letter in brackets or with a full stop or colon, and then the text of the option
+_SECOND_CHOICE = re.compile(
+    r"\([A-J](?![a-z])|(?<![A-Za-z])[A-J][).:](?![a-z])|\b(?:or|and)\b\W*(?:\\?text\w*\W*)?[A-J](?![A-Za-z])"
+    r"|[,;/&] *[A-J](?![A-Za-z])"
+)
+_MATHS_GOES_ON = re.compile(r" *[})]* *(?:[-+*/=<>^_&|!]|\\cdot|\\times)|\)?[A-Za-z0-9]")
 _CHOICE = re.compile(r"^(?:\\(?:text|textbf|mathrm|mathbf) ?\{)? ?(?:\(([A-J])\)|([A-J])(?=[.:)]))")
 
 
@@ -129,9 +139,12 @@ def _same_relation(gold: Node, answer: Node, rel_tol: float) -> bool | None:
     if answer[0] == "rel" and gold[0] != "rel":
         return value_of_chain(gold, answer, rel_tol)
     if gold[0] == "rel" and answer[0] != "rel":
+        gold = upright(gold) if len(gold[1]) == 1 else gold
         if is_definition(gold) or (set(gold[1]) == {"="} and not variables(gold)):
             return compare(gold[2][-1], answer, rel_tol)
         return False if is_plain_number(answer) else None
+    if set(gold[1]) == {"="} and not variables(gold):
+        return compare(gold[2][-1], answer, rel_tol)  # 25 + 2 = 27 says 27
     if len(gold[1]) != len(answer[1]):
         return None
     if len(gold[1]) > 1:
@@ -143,6 +156,9 @@ def _same_relation(gold: Node, answer: Node, rel_tol: float) -> bool | None:
             return False
         return _all([gold[1] == answer[1], compare(gold[2][1], answer[2][1], rel_tol)])
     if is_definition(gold) and is_definition(answer) and gold[2][0] == answer[2][0]:
+        return compare(gold[2][1], answer[2][1], rel_tol)
+    constant = not variables(gold[2][1]) and not variables(answer[2][1])
+    if constant and gold[1] == answer[1] and compare(gold[2][0], answer[2][0], rel_tol):
         return compare(gold[2][1], answer[2][1], rel_tol)
     return _same_sides(gold, answer)
 
@@ -184,7 +200,7 @@ def _same_sides(gold: Node, answer: Node) -> bool | None:
             ratios.append(float(one) / float(other))
         except (ArithmeticError, ValueError):
             continue
-    if len(ratios) < 3 or max(ratios) - min(ratios) > EQUAL * 1e3 * max(map(abs, ratios)):
+    if len(ratios) < 3 or 0.0 in ratios or max(ratios) - min(ratios) > EQUAL * 1e3 * max(map(abs, ratios)):
         return None
     wanted = answer_operator if ratios[0] > 0 else MIRRORED[answer_operator]
     return gold_operator == wanted
@@ -193,6 +209,24 @@ def _same_sides(gold: Node, answer: Node) -> bool | None:
 def _difference(relation: Node) -> Node:
     left, right = relation[2]
     return ("add", left, ("neg", right))
+
+
+def solves(gold: Node, equation: Node) -> bool:
+    """Whether a number makes an equation in one variable true that others do not make true."""
+    if gold[0] == "rel":
+        gold = gold[2][-1]
+    names = variables(equation)
+    if equation[1] != ("=",) or len(names) != 1 or variables(gold) or gold[0] in COLLECTIONS:
+        return False
+    (name,) = names
+    left, right = equation[2]
+    try:
+        value = evaluate(gold, {}, Rounding())
+    except (ArithmeticError, ValueError):
+        return False
+    at_gold = _same_at(left, right, {name: value}, 0.0, False)
+    elsewhere = [_same_at(left, right, point, 0.0, False) for point in points(names)]
+    return at_gold is True and elsewhere.count(False) >= 3
 
 
 # collections
@@ -309,14 +343,16 @@ def _same_text(gold: Node, answer: Node) -> bool | None:
 
 
 def _same_quantity(gold: Node, answer: Node, rel_tol: float) -> bool | None:
-    if "based" in kinds(gold) | kinds(answer):
-        return False  # 101 in base 2 is written 101_2 and nothing else
+    if {"based", "qualified"} & (kinds(gold) | kinds(answer)):
+        return False  # 101 in base 2 is written 101_2 and nothing else; 5 or more is not 5
     gold, gold_unit, gold_mark = peeled(gold)
     answer, answer_unit, answer_mark = peeled(answer)
     if gold_unit and answer_unit:
         known = known_unit(gold_unit), known_unit(answer_unit)
         if None not in known and known[0] != known[1]:
             return False
+    if gold_mark and answer_mark and gold_mark != answer_mark:
+        return False
     verdicts = [_same_value(gold, answer, rel_tol)]
     # 45 and pi/4 both say 45 degrees, 50 and 0.5 both say 50 per cent
     if gold_mark != answer_mark:
@@ -339,17 +375,27 @@ def _same_value(gold: Node, answer: Node, rel_tol: float) -> bool | None:
     rounded = "decimal" in kinds(gold) or "decimal" in kinds(answer)
     if not names:
         return _same_at(gold, answer, {}, rel_tol, rounded)
-    whole = bool((kinds(gold) | kinds(answer)) & _OF_INTEGERS)
-    verdicts = [_same_at(gold, answer, point, rel_tol, rounded) for point in points(names, whole=whole)]
-    told = [verdict for verdict in verdicts if verdict is not None]
-    if len(told) < (len(verdicts) - 1 if whole else 3):
-        return None
-    if len(set(told)) > 1:
-        return False if whole else None
-    return told[0]
+    found = kinds(gold) | kinds(answer)
+    whole = _at_points(gold, answer, points(names, "whole"), rel_tol, rounded) if found & _OF_INTEGERS else None
+    if found & {"fact", "binom"} or (whole is not None and {name[0] for name in names} <= _INTEGER_NAMES):
+        return whole
+    broken = _at_points(gold, answer, points(names, "wide" if found & _OF_BRANCHES else "near"), rel_tol, rounded)
+    return broken if whole is None or whole == broken else None
 
 
+# functions of integers; functions that are one thing on one side of a point and another on the other
 _OF_INTEGERS = frozenset(("fact", "binom", "fn:floor", "fn:ceil"))
+_OF_BRANCHES = frozenset(("abs", "root", "fn:arcsin", "fn:arccos", "fn:arctan", "fn:floor", "fn:ceil", "pow"))
+_INTEGER_NAMES = frozenset("ijklmnpqNMK")
+
+
+def _at_points(
+    gold: Node, answer: Node, places: Sequence[dict[str, Number]], rel_tol: float, rounded: bool
+) -> bool | None:
+    """The verdict of all points: they must agree, and enough of them must tell."""
+    verdicts = [_same_at(gold, answer, point, rel_tol, rounded) for point in places]
+    told = [verdict for verdict in verdicts if verdict is not None]
+    return told[0] if len(told) >= (len(verdicts) + 1) // 2 and len(set(told)) == 1 else None
 
 
 def _same_at(gold: Node, answer: Node, point: dict[str, Number], rel_tol: float, rounded: bool) -> bool | None:
@@ -363,7 +409,7 @@ def _same_at(gold: Node, answer: Node, point: dict[str, Number], rel_tol: float,
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         return one == other or (rounded and _same_rounded(gold, answer, one, other, rel_tol))
     try:
-        return _same_floats(one, other, roundings, rel_tol if rounded else 0.0, real=not point)
+        return _same_floats(one, other, roundings, rel_tol if rounded else 0.0)
     except OverflowError:
         return None
 
@@ -371,40 +417,40 @@ def _same_at(gold: Node, answer: Node, point: dict[str, Number], rel_tol: float,
 def _same_rounded(gold: Node, answer: Node, one: Fraction, other: Fraction, rel_tol: float) -> bool:
     """A rounded decimal against the exact value, or against one with more digits."""
     # as written: the binary 1e-6 is a little less, and would part 1/3 from 0.333333
-    if abs(one - other) > Fraction(str(rel_tol)) * abs(one):
+    if abs(one - other) > Fraction(str(rel_tol)) * max(abs(one), abs(other)):
         return False
     if gold[0] not in ("num", "neg") or answer[0] not in ("num", "neg"):
         return True
     # Two literals: 1000000.5 is not 1000000, but 2.236068 is 2.23606797749979 with fewer digits.
     literals = [node[1] if node[0] == "neg" else node for node in (gold, answer)]
     digits = [literal[2] if literal[0] == "num" else 0 for literal in literals]
-    return min(digits) >= 6 or (max(digits) >= 15 and abs(one - other) <= Fraction(1, 10**12) * abs(one))
+    # with as many digits each, neither is the other rounded
+    return (min(digits) >= 6 and digits[0] != digits[1]) or (
+        max(digits) >= 15 and abs(one - other) <= Fraction(1, 10**12) * abs(one)
+    )
 
 
-def _same_floats(
-    one: Number, other: Number, roundings: Sequence[Rounding], rel_tol: float, *, real: bool
-) -> bool | None:
-    if not real and isinstance(one, complex) != isinstance(other, complex):
-        return None  # a root of a negative number on one side alone: the point may be outside what is meant
+def _same_floats(one: Number, other: Number, roundings: Sequence[Rounding], rel_tol: float) -> bool | None:
     if _is_huge(one) != _is_huge(other):
         return False
+    exact = [value for value in (one, other) if isinstance(value, Fraction)]
     one, other = as_float(one), as_float(other)
     if cmath.isinf(one) or cmath.isinf(other):
         return one == other
     if cmath.isnan(one) or cmath.isnan(other):
         return None
     distance, scale = abs(one - other), max(abs(one), abs(other))
-    if scale == 0:
-        return True
     magnitude = max(rounding.magnitude for rounding in roundings)
-    if rel_tol and distance <= rel_tol * (1 + DIFFERENT) * abs(one):
+    if rel_tol and distance <= rel_tol * (1 + DIFFERENT) * scale:
         return True
     if distance > 1e-6 * max(scale, magnitude):
         return False
     if scale < 1e-6 * magnitude:
         return None  # what is left is rounding
     if distance <= EQUAL * scale:
-        return None if any(rounding.wide for rounding in roundings) else True
+        # a float cannot tell a large integer from its neighbours
+        lost = any(rounding.wide for rounding in roundings) or any(abs(value) > 1 << 53 for value in exact)
+        return None if lost else True
     return False if distance >= DIFFERENT * scale else None
 
 

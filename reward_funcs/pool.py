@@ -226,6 +226,14 @@ class WorkerPool:
         for task in tasks:
             if not isinstance(task.gold, str) or not isinstance(task.answer, str):
                 raise TypeError(f"gold and answer of a task must be texts, not {task!r:.100}")
+        if not hasattr(select, "poll"):
+            warnings.warn(
+                f"{sys.platform} cannot wait for several processes the way the workers need it: what the fast path "
+                "leaves undecided gets no reward; Linux, macOS and WSL can",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return [Verdict(None, "no_workers") for _ in tasks]
         call = _Call(self, list(dict.fromkeys(tasks)))
         try:
             with self._condition:
@@ -305,7 +313,8 @@ class WorkerPool:
             if is_late or is_dead or worker.task is not None:
                 self._discard(worker)
             worker.owner = None
-        while len(self.workers) < self.num_workers + self.spare:
+        # the spare would slow down the start of those that are waited for
+        while len(self.workers) < self.num_workers + (self.spare if self.has_started else 0):
             if not sys.executable:
                 self.note_failure("sys.executable is empty, so that no interpreter is known", final=True)
             try:

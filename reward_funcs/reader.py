@@ -15,6 +15,7 @@ The nodes, each a tuple that starts with its kind:
 | `("fn", name, a)`, `("log", base, a)`, `("root", n, a)`, `("abs", a)`, `("fact", a)`, `("binom", n, k)` | functions |
 | `("based", digits, base)` | digits in a stated base |
 | `("deg", a)`, `("pct", a)`, `("unit", a, name)` | a value with degrees, per cent, or a unit |
+| `("qualified", a, words)` | a value with words that say more than a unit: 5 or more |
 | `("tuple", brackets, items)`, `("set", items)`, `("list", items)` | collections of items |
 | `("union", sets)`, `("matrix", rows)` | collections of collections |
 | `("ratio", items)` | `a:b:c` |
@@ -37,16 +38,23 @@ from reward_funcs.tokens import (
     INVERSES,
     JOINING_WORDS,
     MATRICES,
+    MULTIPLES,
     RELATIONS,
     SEPARATORS,
     TIMES,
+    UNIT_LETTERS,
+    VALUES,
     Cursor,
     Unreadable,
+    is_unit,
     tokens,
 )
 
 Node = tuple[Any, ...]
 MAX_LENGTH = 1000
+MAX_TREE = 120
+MAX_POSTFIX = 6
+MAX_SIGNS = 4
 MAX_DIGITS = 2000
 
 
@@ -87,10 +95,25 @@ def parse(text: str) -> Node:
     if _WORDS.match(text):
         return _said(text)
     reader = _Reader(tokens(prepared(text)))
-    node = reader.items()
+    try:
+        node = reader.items()
+    except RecursionError as error:
+        raise Unreadable("too deep") from error
     if reader.position != len(reader.tokens):
         raise Unreadable("rest")
+    if _is_deep(node):
+        raise Unreadable("too deep")
     return node
+
+
+def _is_deep(node: Node) -> bool:
+    """Whether walking the tree recursively could use up the stack: a sum of 500 terms is a tree 500 deep."""
+    level: list[Any] = [node]
+    for _ in range(MAX_TREE):
+        level = [part for parent in level for part in parent if isinstance(part, tuple)]
+        if not level:
+            return False
+    return True
 
 
 REALS: Node = ("tuple", "()", (("neg", ("sym", "oo")), ("sym", "oo")))
@@ -178,13 +201,29 @@ class _Reader(Cursor):
         return node
 
     def signed_product(self) -> Node:
-        if self.take("op", "-"):
-            return _negative(self.signed_product())
-        if self.take("op", "+"):
-            return self.signed_product()
+        if self.at("op", "-", "+"):
+            negative = self.sign()
+            node = self.money(self.signed_product()) if self.take("cmd", "$") else self.product()
+            return _negative(node) if negative else node
+        if self.take("cmd", "$"):
+            return self.money(self.signed_product())
         if self.take("cmd", "pm") or self.take("cmd", "mp"):
             return ("pm", ("num", Fraction(0), 0), self.product())
         return self.product()
+
+    def money(self, node: Node) -> Node:
+        """An amount with a currency sign, which may name its currency in words as well."""
+        return node if node[0] in ("unit", "qualified") else ("unit", node, "dollar")
+
+    def sign(self) -> bool:
+        """Step over up to `MAX_SIGNS` signs; whether they make what follows negative."""
+        negative = False
+        for _ in range(MAX_SIGNS):
+            if not self.at("op", "-", "+"):
+                return negative
+            negative ^= self.value() == "-"
+            self.position += 1
+        raise Unreadable("signs")
 
     def product(self) -> Node:
         node = self.factor()
@@ -196,10 +235,23 @@ class _Reader(Cursor):
                 node = ("div", node, self.signed_factor())
             elif self.starts_factor():
                 node = ("mul", node, self.factor())
+            elif self.take("cmd", "$"):
+                node = self.money(node)
             elif self.kind() == "text" and self.value().lower() not in JOINING_WORDS:
-                node = self.with_unit(node)
+                node = self.with_words(node)
             else:
                 return node
+
+    def with_words(self, node: Node) -> Node:
+        """What upright words make of the value in front of them."""
+        words = self.value()
+        if len(words) == 1 and words.isalpha() and words not in UNIT_LETTERS:
+            self.position += 1
+            return ("mul", node, ("sym", words))
+        if words.lower() in MULTIPLES:
+            self.position += 1
+            return ("mul", node, ("num", Fraction(MULTIPLES[words.lower()]), 0))
+        return self.with_unit(node)
 
     def with_unit(self, node: Node) -> Node:
         words = [self.value()]
@@ -220,13 +272,13 @@ class _Reader(Cursor):
                 words.append(" " + self.value())
                 self.position += 1
             else:
-                return ("unit", node, "".join(words))
+                name = "".join(words)
+                return ("unit" if is_unit(name) else "qualified", node, name)
 
     def signed_factor(self) -> Node:
-        if self.take("op", "-"):
-            return ("neg", self.signed_factor())
-        self.take("op", "+")
-        return self.factor()
+        negative = self.sign()
+        node = self.factor()
+        return ("neg", node) if negative else node
 
     def starts_factor(self) -> bool:
         kind, value = self.kind(), self.value()
@@ -236,18 +288,16 @@ class _Reader(Cursor):
         if kind == "op":
             return (value in ("(", "{", "[") and value != "[") or (value == "|" and not self.bars)
         if kind == "cmd":
-            return (
-                value in FUNCTIONS
-                or value in GREEK
-                or value in ("frac", "sqrt", "pi", "binom", "lfloor", "lceil", "infty", "mathbb", "overline", "imath")
-            )
+            return value in FUNCTIONS or value in GREEK or value in VALUES
         return kind == "begin"
 
     def factor(self) -> Node:
         """A primary with its powers, factorials, degrees and per cents."""
         node = self.primary()
-        while True:
-            if self.take("op", "^") or self.take("op", "**"):
+        for _ in range(MAX_POSTFIX):
+            if self.at("op", "^") and (ordinal := self.ordinal()):
+                self.position += ordinal
+            elif self.take("op", "^") or self.take("op", "**"):
                 node = ("pow", node, self.exponent())
             elif self.take("op", "!"):
                 node = ("fact", node)
@@ -260,6 +310,14 @@ class _Reader(Cursor):
                 node = ("sym", node[1] + "'")
             else:
                 return node
+        raise Unreadable("too many powers")
+
+    def ordinal(self) -> int:
+        r"""Number of tokens of the ^{\text{th}} that starts here, 0 if none does."""
+        following = self.tokens[self.position + 1 : self.position + 4]
+        braced = len(following) == 3 and following[0] == ("op", "{") and following[2] == ("op", "}")
+        token = following[1] if braced else following[0] if following else ("", "")
+        return (4 if braced else 2) if token[0] == "text" and token[1] in ("st", "nd", "rd", "th") else 0
 
     def braced_or_single(self) -> Node:
         """The argument of `^`, `\\frac` and `\\sqrt`: a group in braces or one token, of a number its first digit."""
@@ -267,8 +325,10 @@ class _Reader(Cursor):
             node = self.sum()
             self.need("op", "}")
             return node
-        if self.take("op", "-"):
-            return ("neg", self.braced_or_single())
+        if self.at("op", "-", "+"):
+            negative = self.sign()
+            node = self.braced_or_single()
+            return ("neg", node) if negative else node
         if self.kind() in ("num", "rest") and self.value().isdigit():
             return self.first_digit()
         if self.at("op", "("):
@@ -326,7 +386,10 @@ class _Reader(Cursor):
 
     def braced_base(self) -> Node:
         if self.take("op", "{"):
-            self.take("cmd", "text")
+            if self.kind() == "text" and self.value().lower() in SMALL_NUMBERS:
+                self.position += 1
+                self.need("op", "}")
+                return ("num", Fraction(SMALL_NUMBERS[self.tokens[self.position - 2][1].lower()]), 0)
             if self.kind() != "num":
                 raise Unreadable("base")
             node = self.number()
@@ -388,6 +451,8 @@ class _Reader(Cursor):
         if node[0] == "list":
             return ("tuple", value + close, items)
         if value == "(" and close == ")":
+            if node[0] == "num" and node[1].denominator == 1 and self.take("op", "_"):
+                return ("based", str(node[1]), _digits(self.braced_base()))
             return node
         if value == "[" and close == "]":
             return node
@@ -402,6 +467,8 @@ class _Reader(Cursor):
         if name == "binom":
             top = self.braced_or_single()
             return ("binom", top, self.braced_or_single())
+        if name == "lg":
+            return ("log", ("num", Fraction(10), 0), self.argument())
         if name in ("pi", "imath"):
             return ("sym", {"pi": "pi", "imath": "i"}[name])
         if name == "infty":

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from reward_funcs.forms import COLLECTIONS, is_name, is_solved, kinds, upright, variables
-from reward_funcs.maths import value_of_chain
+from reward_funcs.maths import solves, value_of_chain
 from reward_funcs.reader import Node, parse
 from reward_funcs.tokens import MAX_DEPTH, Unreadable
 
@@ -32,6 +32,7 @@ def _is_number(gold: str) -> bool:
 
 
 _RELATION = re.compile(r"=|<|>|\\(?:le|ge|leq|geq|lt|gt|ne|neq|leqslant|geqslant|approx)(?![a-zA-Z])")
+_SUBSCRIPT = re.compile(r"_ ?\{[^{}]*\}")  # of a sum, k = 1 is no equation
 _OR = re.compile(r"(?<![a-zA-Z])or(?![a-zA-Z])")
 
 
@@ -65,7 +66,14 @@ def form_fault(gold: str, answer: str) -> str:
     ):
         return "several_answers"
     # an equation that cannot be read is not taken on trust
-    return "unsolved" if _RELATION.search(answer) and not _RELATION.search(gold) and _is_number(gold) else ""
+    stated = _RELATION.search(_SUBSCRIPT.sub("", answer)) and not _RELATION.search(gold)
+    return "unsolved" if stated and _is_number(gold) else ""
+
+
+def is_solved_by(gold: str, answer: str) -> bool:
+    """Whether the answer is an equation of which the gold is a solution."""
+    tree, gold_tree = _tree(answer), _tree(gold)
+    return tree is not None and gold_tree is not None and tree[0] == "rel" and solves(gold_tree, tree)
 
 
 _SEVERAL = frozenset(("list", "set", "tuple", "union", "matrix"))

@@ -189,7 +189,7 @@ class ExactMatchReward(Reward):
     def _answers(self, text: str) -> list[str]:
         """The stated answer; several where joined boxes state several."""
         if self.extraction in ("auto", "last_boxed"):
-            boxes = boxed_run(text)
+            boxes = boxed_run(text).contents
             if boxes or self.extraction == "last_boxed":
                 return boxes
         if self.extraction in ("auto", "answer_tag"):

@@ -27,11 +27,22 @@ Token = tuple[str, str]
 FUNCTIONS = frozenset("sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh ln exp log".split())
 
 
-def _upright(words: str) -> Token:
-    """A block of upright text: usually words, but also i, e and the names of functions."""
+def _upright(words: str) -> list[Token]:
+    """A block of upright text: usually words, but also i, e, the names of functions, and what joins two answers."""
     if words in ("i", "e"):
-        return ("let", words)
-    return ("cmd", words) if words in FUNCTIONS else ("text", words)
+        return [("let", words)]
+    if words in FUNCTIONS:
+        return [("cmd", words)]
+    joint = _JOINT.fullmatch(words)
+    if joint is None:
+        return [("text", words)]
+    parts = ((joint["before"] or "").rstrip(" ,"), joint["first"], joint["after"] or "")
+    return [("text", part) for part in parts if part]
+
+
+_JOINT = re.compile(
+    r"(?P<before>\S.*?)?(?:(?<=\s)|(?<=,)|^)(?P<first>or|and)(?:\s+(?P<after>.+))?", re.DOTALL | re.IGNORECASE
+)
 
 
 def tokens(text: str) -> list[Token]:
@@ -43,7 +54,7 @@ def tokens(text: str) -> list[Token]:
     result: list[Token] = []
     position = 0
     while position < len(text):
-        if text[position] in " $":
+        if text[position] in " $":  # maths delimiters stand around parts
             position += 1
             continue
         match = _TOKEN.match(text, position)
@@ -51,19 +62,34 @@ def tokens(text: str) -> list[Token]:
             raise Unreadable(f"character {text[position]!r}")
         kind = str(match.lastgroup)
         if kind == "words":
-            words = match["words"].strip()
-            result.append(_upright(words))
+            result.extend(_upright(match["words"].strip()))
         elif kind == "name":
             result.append((str(match["env"]), match["name"]))
         elif kind == "brace":
             result.append(("op", match["brace"]))
-        elif match[kind] != "$":  # currency, and maths delimiters that stand around parts
+        else:
             result.append((kind, match[kind]))
         position = match.end()
     return result
 
 
 MAX_DEPTH = 20
+# a single upright letter behind a number is a variable unless it is one of these
+UNIT_LETTERS = frozenset("mgshlLNJWVKCFA")
+# words behind a number that say another number
+MULTIPLES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_NO_UNIT = frozenset(
+    "or and not more less least most fewer than plus minus times squared cubed half double twice over under to "
+    "is are was wrong right correct no maybe but if".split()
+)
+
+
+def is_unit(words: str) -> bool:
+    """Whether words behind a number can be its unit, or say something else about it."""
+    return _UNIT_WORDS.fullmatch(words) is not None and not _NO_UNIT & set(words.lower().split())
+
+
+_UNIT_WORDS = re.compile(r"[^\W\d_]+(?:[ ./-]*[^\W\d_]+|\^-?[0-9])*[ .]*")
 INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 GREEK = frozenset(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
@@ -76,6 +102,8 @@ RELATIONS = {
     **dict.fromkeys(("ne", "neq"), "!="),
     **{"lt": "<", "gt": ">"},
 }
+# commands that a value starts with, besides functions and Greek letters
+VALUES = frozenset("frac sqrt pi lg binom lfloor lceil infty mathbb overline imath".split())
 TIMES = frozenset(("times", "cdot", "ast", "*"))
 MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "Bmatrix", "smallmatrix", "array"))
 CLOSERS = frozenset((")", "]", "}", "\\}"))
