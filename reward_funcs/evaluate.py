@@ -14,6 +14,7 @@ from functools import lru_cache
 from reward_funcs.reader import Node
 
 Number = Fraction | float | complex
+MAX_BINOMIAL = 10_000
 MAX_BITS = 20_000  # exact powers beyond this are left undecided
 
 
@@ -217,7 +218,7 @@ def _binom(n: Number, k: Number, rounding: Rounding) -> Number:
         isinstance(n, Fraction)
         and isinstance(k, Fraction)
         and n.denominator == k.denominator == 1
-        and 0 <= k <= n <= 1000
+        and 0 <= k <= n <= MAX_BINOMIAL
     ):
         return Fraction(math.comb(int(n), int(k)))
     raise Undecided("binomial")

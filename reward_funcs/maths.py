@@ -32,6 +32,7 @@ from reward_funcs.forms import (
     words,
 )
 from reward_funcs.latex import plain
+from reward_funcs.pieces import same_pieces
 from reward_funcs.reader import Node, parse
 from reward_funcs.tokens import Unreadable
 
@@ -177,6 +178,9 @@ def value_of_chain(gold: Node, answer: Node, rel_tol: float) -> bool | None:
 
 def _same_chain(gold: Node, answer: Node, rel_tol: float) -> bool | None:
     """a < x < b, in either direction."""
+    ends = interval(gold), interval(answer)
+    if ends[0][0] == ends[1][0] == "tuple" and gold[2][1] == answer[2][1]:
+        return compare(*ends, rel_tol)
     mirrored = ("rel", tuple(MIRRORED.get(op, op) for op in reversed(answer[1])), answer[2][::-1])
     for candidate in (answer, mirrored):
         if candidate[1] == gold[1]:
@@ -239,9 +243,7 @@ def _same_collection(gold: Node, answer: Node, rel_tol: float) -> bool | None:
     if "ratio" in both:
         return _ratio_and_value(gold, answer, rel_tol)
     if "union" in both:
-        if both == ("union", "union"):
-            return _same_elements(gold[1], answer[1], rel_tol) or None  # other pieces may cover the same
-        return None if set(both) & COLLECTIONS - {"union"} else False
+        return same_pieces(gold, answer) if set(both) <= COLLECTIONS else False
     if "matrix" in both:
         return _same_matrix(gold, answer, rel_tol)
     return _same_items(gold, answer, rel_tol)
@@ -395,6 +397,8 @@ def _at_points(
     """The verdict of all points: they must agree, and enough of them must tell."""
     verdicts = [_same_at(gold, answer, point, rel_tol, rounded) for point in places]
     told = [verdict for verdict in verdicts if verdict is not None]
+    if False in told and all(isinstance(value, Fraction) for point in places for value in point.values()):
+        return False  # at a whole number that is no rounding and no branch
     return told[0] if len(told) >= (len(verdicts) + 1) // 2 and len(set(told)) == 1 else None
 
 
@@ -402,6 +406,8 @@ def _same_at(gold: Node, answer: Node, point: dict[str, Number], rel_tol: float,
     roundings = Rounding(), Rounding()
     try:
         one, other = evaluate(gold, point, roundings[0]), evaluate(answer, point, roundings[1])
+    except ZeroDivisionError:
+        return None if point or _is_undefined(gold) else False
     except (ArithmeticError, ValueError, RecursionError):
         return None
     if roundings[0].logs != roundings[1].logs:
@@ -412,6 +418,16 @@ def _same_at(gold: Node, answer: Node, point: dict[str, Number], rel_tol: float,
         return _same_floats(one, other, roundings, rel_tol if rounded else 0.0)
     except OverflowError:
         return None
+
+
+def _is_undefined(node: Node) -> bool:
+    try:
+        evaluate(node, {}, Rounding())
+    except ZeroDivisionError:
+        return True
+    except ArithmeticError:
+        return False
+    return False
 
 
 def _same_rounded(gold: Node, answer: Node, one: Fraction, other: Fraction, rel_tol: float) -> bool:

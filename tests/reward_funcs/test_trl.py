@@ -287,9 +287,6 @@ def test_advantages_follow_the_rewards_and_unjudged_groups_have_none(plain_run):
     assert list(advantage[12:]) == [0.0] * 4
 
 
-@pytest.mark.xfail(
-    strict=True, raises=KeyError, reason="it logs under the name of the reward that it wraps, into that one's columns"
-)
 def test_asynchronous_form_of_a_reward_beside_the_reward_has_columns_of_its_own(tmp_path):
     _, frame = trained("grpo", tmp_path, [accuracy_reward, AsyncReward(accuracy_reward, name="in_thread")])
     np.testing.assert_array_equal(frame["accuracy_reward"], frame["in_thread"])
