@@ -254,8 +254,8 @@ def boxed(gold: Any) -> str | None:
     return f"\\boxed{{{gold}}}" if isinstance(gold, (str, int, float)) else None
 
 
-def check_setting(name: str, value: Any, least: float, *, below: float = math.inf, whole: bool = False) -> None:
-    """Refuse a numeric setting outside [least, below).
+def check_setting(name: str, value: Any, least: float, *, below: float = math.inf, whole: bool = False) -> Any:
+    """The value of a numeric setting, refused where it is outside [least, below).
 
     Raises:
         ValueError: Naming the argument, its value, what is allowed, and the remedy.
@@ -267,6 +267,7 @@ def check_setting(name: str, value: Any, least: float, *, below: float = math.in
         raise ValueError(
             f"{name}={value!r}: it must be {kind} of at least {least}{limit}; leave it out for the default"
         )
+    return value
 
 
 class Reward(ABC):

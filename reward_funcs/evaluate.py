@@ -11,7 +11,7 @@ import random
 from fractions import Fraction
 from functools import lru_cache
 
-from reward_funcs.reader import Node
+from reward_funcs.expressions import Node
 
 Number = Fraction | float | complex
 MAX_BINOMIAL = 10_000

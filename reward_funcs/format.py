@@ -21,9 +21,8 @@ from reward_funcs._tags import (
     tag_faults,
     without_end_tokens,
 )
-from reward_funcs.base import Batch, Grade, Reward
+from reward_funcs.base import Batch, Grade, Reward, check_setting
 from reward_funcs.extract import after_think
-from reward_funcs.length import check_count
 
 MODES = ("strict", "lenient", "graded")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^\r\n]*)")
@@ -386,7 +385,7 @@ class ReasoningStepsReward(Reward):
 
     def __init__(self, num_steps: int = 3, *, name: str | None = None) -> None:
         super().__init__(name=name)
-        self.num_steps = check_count("num_steps", num_steps, 1)
+        self.num_steps = check_setting("num_steps", num_steps, 1, whole=True)
 
     def grade(self, batch: Batch) -> list[Grade]:
         """Each completion's share of steps."""

@@ -9,8 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from reward_funcs.evaluate import Rounding, evaluate
+from reward_funcs.expressions import Node
 from reward_funcs.latex import plain
-from reward_funcs.reader import Node, parse
+from reward_funcs.reader import parse
 from reward_funcs.tokens import Unreadable
 
 COLLECTIONS = frozenset(("tuple", "set", "list", "union", "matrix", "ratio"))

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 from reward_funcs.base import Batch, Grade, Reward, check_setting
+from reward_funcs.expressions import Node
 from reward_funcs.extract import (
     THINK_CLOSE,
     after_think,
@@ -26,7 +27,6 @@ from reward_funcs.forms import number, number_tree
 from reward_funcs.gold import gold_texts
 from reward_funcs.latex import plain
 from reward_funcs.maths import REL_TOL, compare, same
-from reward_funcs.reader import Node
 from reward_funcs.refusals import form_fault, is_solved_by, is_too_complex, is_unevaluated
 
 MAX_ANSWER = 1000

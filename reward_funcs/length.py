@@ -11,26 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from reward_funcs._parts import Part, check_part, function_rewards
-from reward_funcs.base import Batch, Grade, Reward
-
-
-def check_count(argument: str, value: Any, minimum: int) -> int:
-    """`value` where it is a whole number of at least `minimum`.
-
-    Raises:
-        ValueError: For anything else.
-
-    Example:
-
-    ```python
-    >>> check_count("num_steps", 3, 1)
-    3
-
-    ```
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-        raise ValueError(f"{argument} must be a whole number of at least {minimum}; it is {value!r}")
-    return value
+from reward_funcs.base import Batch, Grade, Reward, check_setting
 
 
 def completion_lengths(batch: Batch, *, needed_by: str) -> list[int]:
@@ -110,8 +91,8 @@ class SoftOverlongReward(Reward):
         self, max_completion_len: int = 1280, soft_punish_cache: int = 256, *, name: str | None = None
     ) -> None:
         super().__init__(name=name)
-        self.max_completion_len = check_count("max_completion_len", max_completion_len, 1)
-        self.soft_punish_cache = check_count("soft_punish_cache", soft_punish_cache, 0)
+        self.max_completion_len = check_setting("max_completion_len", max_completion_len, 1, whole=True)
+        self.soft_punish_cache = check_setting("soft_punish_cache", soft_punish_cache, 0, whole=True)
         if soft_punish_cache > max_completion_len:
             raise ValueError(
                 f"soft_punish_cache must be at most max_completion_len = {max_completion_len}, as it is a part of it; "
@@ -184,7 +165,7 @@ class CosineLengthReward(Reward):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        self.max_len = check_count("max_len", max_len, 1)
+        self.max_len = check_setting("max_len", max_len, 1, whole=True)
         self.min_value_wrong = min_value_wrong
         self.max_value_wrong = max_value_wrong
         self.min_value_correct = min_value_correct
@@ -275,7 +256,9 @@ class LengthPenaltyReward(Reward):
         self, num_generations: int | None = None, *, accuracy: Part | None = None, name: str | None = None
     ) -> None:
         super().__init__(name=name)
-        self.num_generations = None if num_generations is None else check_count("num_generations", num_generations, 2)
+        self.num_generations = (
+            None if num_generations is None else check_setting("num_generations", num_generations, 2, whole=True)
+        )
         self.accuracy = _checked(accuracy, type(self).__name__)
 
     def grade(self, batch: Batch) -> list[Grade]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from reward_funcs.evaluate import Number, Rounding, as_float, evaluate, points
+from reward_funcs.expressions import Node
 from reward_funcs.forms import (
     COLLECTIONS,
     MIRRORED,
@@ -33,7 +34,7 @@ from reward_funcs.forms import (
 )
 from reward_funcs.latex import plain
 from reward_funcs.pieces import same_pieces
-from reward_funcs.reader import Node, parse
+from reward_funcs.reader import parse
 from reward_funcs.tokens import Unreadable
 
 REL_TOL = 1e-6

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from reward_funcs.evaluate import Rounding, evaluate
-from reward_funcs.reader import Node
+from reward_funcs.expressions import Node
 
 End = Fraction | float
 NEAR, FAR = 1e-12, 1e-9  # relative distance up to which ends are the same, from which they differ

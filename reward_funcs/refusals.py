@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from reward_funcs.expressions import Node
 from reward_funcs.forms import COLLECTIONS, is_name, is_solved, kinds, upright, variables
 from reward_funcs.maths import solves, value_of_chain
-from reward_funcs.reader import Node, parse
+from reward_funcs.reader import parse
 from reward_funcs.tokens import MAX_DEPTH, Unreadable
 
 _UNEVALUATED = re.compile(

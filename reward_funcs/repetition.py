@@ -8,8 +8,7 @@ from collections.abc import Hashable, Sequence
 from itertools import islice
 from typing import ClassVar, Literal
 
-from reward_funcs.base import Batch, Grade, Reward
-from reward_funcs.length import check_count
+from reward_funcs.base import Batch, Grade, Reward, check_setting
 
 UNITS = ("token", "word")
 # Han ideographs and the two kana syllabaries, written without spaces between words. Korean has spaces; a Thai sentence
@@ -77,7 +76,7 @@ class RepetitionPenaltyReward(Reward):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        self.ngram_size = check_count("ngram_size", ngram_size, 1)
+        self.ngram_size = check_setting("ngram_size", ngram_size, 1, whole=True)
         if not math.isfinite(max_penalty) or max_penalty > 0:
             raise ValueError(
                 f"max_penalty is added to the reward and must be finite and at most 0; it is {max_penalty!r}"

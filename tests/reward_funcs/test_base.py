@@ -11,7 +11,7 @@ import pytest
 
 import reward_funcs
 from reward_funcs import AsyncReward, Batch, Grade, Reward
-from reward_funcs.base import NOT_ASKED, boxed, log_grades
+from reward_funcs.base import NOT_ASKED, boxed, check_setting, log_grades
 
 
 class EqualReward(Reward):
@@ -288,3 +288,16 @@ def test_import_of_the_package_loads_none_of_its_modules():
     code = "import sys, reward_funcs; print([n for n in sys.modules if n.startswith('reward_funcs.')])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_check_setting_accepts_the_least_and_says_what_is_allowed():
+    assert check_setting("n", 0, 0, whole=True) == 0
+    assert check_setting("rate", 0.5, 0, below=1) == 0.5
+    for value in ("3", True, 1.5, 0, None):
+        with pytest.raises(ValueError, match=rf"n={value!r}: it must be a whole number of at least 1; leave it out"):
+            check_setting("n", value, 1, whole=True)
+    for value in (1, -0.1, float("nan"), "0.5"):
+        with pytest.raises(ValueError, match=r"rate=.*: it must be a finite number of at least 0 and below 1"):
+            check_setting("rate", value, 0, below=1)
+    with pytest.raises(ValueError, match="seconds=inf: it must be a finite number"):
+        check_setting("seconds", float("inf"), 0.01)

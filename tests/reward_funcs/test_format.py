@@ -423,7 +423,7 @@ def test_reasoning_steps_counts_distinct_marked_lines(text, num_steps):
 
 def test_reasoning_steps_is_capped_at_one():
     assert reasoning_steps_reward(["\n".join(f"{i}. Do {i}." for i in range(9))]) == [1.0]
-    with pytest.raises(ValueError, match=r"num_steps.*at least 1.*0"):
+    with pytest.raises(ValueError, match=r"num_steps=0: .*at least 1"):
         ReasoningStepsReward(0)
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reward_funcs.expressions import Node
 from reward_funcs.forms import number
 from reward_funcs.latex import plain, prepared, unwrapped
-from reward_funcs.reader import MAX_LENGTH, Node, parse
+from reward_funcs.reader import MAX_LENGTH, parse
 from reward_funcs.tokens import Unreadable, tokens
 
 LONG = 100_000
