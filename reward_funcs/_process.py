@@ -128,8 +128,11 @@ class Process:
                 if "error" in message:
                     return str(message["error"])
         with contextlib.suppress(OSError):
-            return os.read(self.errors, 1 << 16).decode("utf-8", "replace").strip()[-500:] or "it gave no reason"
-        return "it gave no reason"
+            said = os.read(self.errors, 1 << 16).decode("utf-8", "replace").strip()[-500:]
+            if said:
+                return said
+        status = self.process.poll()
+        return "it gave no reason" if status is None else f"it ended with status {status} and gave no reason"
 
     def kill(self) -> None:
         """End the process and reap it. The pipes stay open: its owner may be waiting on them."""

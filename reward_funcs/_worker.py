@@ -232,7 +232,7 @@ def _parsed(text: str, is_real: bool) -> tuple[Any, str]:
         return latex2sympy(part, is_real=is_real, convert_degrees=False, normalization_config=None)
 
     found = _attempt(lambda: expression(normalised)) if normalised else None
-    if found is None and normalised.count("=") > 1 and not set(",;") & set(normalised):
+    if found is None and normalised.count("=") > 1 and re.fullmatch(r"[^,;|<>~]*", normalised) and "\\text" not in text:
         found = _attempt(lambda: expression(normalised.rpartition("=")[2]))
     return found, normalised
 
@@ -408,6 +408,34 @@ def _differs_at_samples(gold: Any, answer: Any, tolerance: float | None) -> bool
     return False
 
 
+def _same_relation(gold: Any, answer: Any) -> bool | None:
+    """Whether two equations or inequalities are one up to a factor; `None` where one of them is none.
+
+    math-verify compares solutions, and takes equations that have none for the same.
+    """
+    from sympy import Eq, Ne, Rel, cancel, together
+
+    if not isinstance(gold, Rel) or not isinstance(answer, Rel):
+        return None
+    if gold.free_symbols != answer.free_symbols:
+        return False
+    if type(gold) is not type(answer):
+        answer = answer.reversed
+    if type(gold) is not type(answer):
+        return False
+    sides = [together(relation.lhs - relation.rhs) for relation in (gold, answer)]
+    if isinstance(gold, (Eq, Ne)):
+        sides = [side.as_numer_denom()[0] for side in sides]
+    if sides[0] == 0 or sides[1] == 0:
+        return bool(sides[0] == sides[1])
+    ratio = cancel(sides[0] / sides[1])
+    if ratio.free_symbols:
+        ratio = ratio.simplify()
+    if ratio.free_symbols:
+        return False
+    return isinstance(gold, (Eq, Ne)) or bool(ratio.is_positive)
+
+
 def _unit(text: str) -> str | None:
     match = _TRAILING_WORD.search(text[-40:])
     return _UNITS.get(match[1].lower().replace("metre", "meter").removesuffix("s") or "s") if match else None
@@ -432,6 +460,8 @@ def _equal(gold: Any, answer: Any, tolerance: float | None) -> bool:
         return False
     gold, answer = _unwrapped(gold, answer)
     equal = _same(gold, answer, tolerance)
+    if equal is None:
+        equal = _same_relation(gold, answer)
     if equal is not None:
         return equal
     # first, since it is quick and simplifying is not
@@ -457,11 +487,12 @@ def judged(task: dict[str, Any], gold_is_read: Callable[[], None]) -> tuple[bool
     gold, gold_normalised = _parsed_gold(gold_text, is_real)
     gold_is_read()
     answer, answer_normalised = _parsed(answer_text, is_real)
-    if gold is None:
-        same_text = bool(gold_normalised) and gold_normalised == answer_normalised
-        return (True, "equal") if same_text else (None, "unparsed_gold")
+    if gold is None and gold_normalised and gold_normalised == answer_normalised:
+        return True, "equal"
     if answer is None:
         return False, "unparsed_answer"
+    if gold is None:
+        return None, "unparsed_gold"
     decimal = any(_DECIMAL.search(text) for text in (gold_text, answer_text))
     tolerance = float(task["rel_tol"]) if decimal or _SCIENTIFIC.search(gold_text + " " + answer_text) else None
     if _incompatible(gold_text, answer_text):

@@ -66,14 +66,21 @@ def evaluate(node: Node, point: dict[str, Number], rounding: Rounding) -> Number
         return value
     if kind == "sym":
         return _symbol(node[1], point)
+    values = [evaluate(part, point, rounding) for part in node[1:] if isinstance(part, tuple)]
     if kind in _BINARY:
-        result = _BINARY[kind](evaluate(node[1], point, rounding), evaluate(node[2], point, rounding), rounding)
+        result = _BINARY[kind](values[0], values[1], rounding)
     elif kind == "fn":
-        result = _function(node[1], evaluate(node[2], point, rounding), rounding)
+        result = _function(node[1], values[0], rounding)
     elif kind in _UNARY:
-        result = _UNARY[kind](evaluate(node[1], point, rounding))
+        result = _UNARY[kind](values[0])
     else:
         raise Undecided(kind)
+    if (
+        not isinstance(result, Fraction)
+        and not cmath.isfinite(result)
+        and (cmath.isnan(result) or all(isinstance(value, Fraction) or cmath.isfinite(value) for value in values))
+    ):
+        raise Undecided("not a number, or beyond every float")
     if not isinstance(result, Fraction) and result == 0 and kind in ("mul", "div", "pow", "root", "fn", "log"):
         raise Undecided("underflow")
     if not isinstance(result, Fraction) and (size := abs(result)) > rounding.magnitude and size != math.inf:

@@ -13,6 +13,7 @@ from reward_funcs.tokens import (
     JOINING_WORDS,
     MATRICES,
     MULTIPLES,
+    SMALL_NUMBERS,
     TIMES,
     UNIT_LETTERS,
     VALUES,
@@ -28,13 +29,6 @@ MAX_DIGITS = 2000
 
 
 _PLAIN_NUMBER = re.compile(r"^-?[0-9]{1,3}(?:,[0-9]{3})+$|^-?[0-9]{1,40}(?:\.[0-9]{1,40})?$")
-SMALL_NUMBERS = {
-    word: value
-    for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen twenty".split()
-    )
-}
 
 
 REALS: Node = ("tuple", "()", (("neg", ("sym", "oo")), ("sym", "oo")))
@@ -123,9 +117,14 @@ class ExpressionReader(Cursor):
         if len(words) == 1 and words.isalpha() and words not in UNIT_LETTERS:
             self.position += 1
             return ("mul", node, ("sym", words))
-        if words.lower() in MULTIPLES:
-            self.position += 1
-            return ("mul", node, ("num", Fraction(MULTIPLES[words.lower()]), 0))
+        first, _, rest = words.partition(" ")
+        if first.lower() in MULTIPLES:
+            node = ("mul", node, ("num", Fraction(MULTIPLES[first.lower()]), 0))
+            if not rest:
+                self.position += 1
+                return node
+            self.tokens[self.position] = ("text", rest.strip())
+            return self.with_words(node)
         return self.with_unit(node)
 
     def with_unit(self, node: Node) -> Node:

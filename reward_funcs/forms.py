@@ -78,14 +78,30 @@ def unlabelled(node: Node) -> Node:
 
 
 def is_name(node: Node) -> bool:
-    """Whether something has a value that may be stated: a symbol, AB, f(x), |AB|, sin A, words."""
+    """Whether something has a value that may be stated: a symbol, AB, f(x), |AB|, sin A, (x, y), words.
+
+    What is made of lower-case symbols otherwise, such as |x| or xy, is an equation that has still to be solved.
+    """
     if node[0] == "sym":
         return node[1] not in ("pi", "e", "i", "oo")
     if node[0] == "mul":
-        return is_name(node[1]) and (is_name(node[2]) or (node[2][0] in ("tuple", "num") and node[1][0] == "sym"))
+        first = node[1]
+        if first[0] == "sym" and first[1][0] in _FUNCTION_NAMES:
+            return is_name(node[2]) or node[2][0] in ("tuple", "num")
+        return _is_capital(first) and _is_capital(node[2])
     if node[0] == "tuple":
         return bool(node[2]) and all(map(is_name, node[2]))
-    return node[0] == "text" or (node[0] in ("abs", "fn") and is_name(node[-1]))
+    return node[0] == "text" or (node[0] in ("abs", "fn") and _is_capital(node[-1]))
+
+
+_FUNCTION_NAMES = frozenset("fghpuvFGHPQRSTNEV")
+
+
+def _is_capital(node: Node) -> bool:
+    """Whether it is made of capitals, which name points, and of Greek letters, which name angles."""
+    if node[0] == "mul":
+        return _is_capital(node[1]) and _is_capital(node[2])
+    return node[0] == "sym" and (node[1][0].isupper() or node[1][0] == "\\" or node[1].startswith("overline"))
 
 
 def is_definition(node: Node) -> bool:
@@ -249,4 +265,4 @@ def number(tree: Node) -> Fraction | float | None:
         value = evaluate(inner, {}, Rounding())
     except (ArithmeticError, ValueError, RecursionError):
         return None
-    return None if isinstance(value, complex) or value in (math.inf, -math.inf) else value
+    return None if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)) else value

@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from reward_funcs.base import plain_value
 from reward_funcs.extract import boxed_run, final_answer
 from reward_funcs.latex import plain
 
@@ -37,8 +38,7 @@ def gold_texts(gold: Any) -> tuple[str, ...]:
     if isinstance(gold, str):
         text = _text_gold(gold)
         return (text,) if text else ()
-    if hasattr(gold, "tolist"):  # numpy and torch values
-        gold = gold.tolist()
+    gold = plain_value(gold)
     if isinstance(gold, Sequence) and not isinstance(gold, (bytes, bytearray)):
         parts = [gold_texts(item) for item in gold if not isinstance(item, (list, tuple))]
         # one bad entry does not spoil the others
@@ -60,6 +60,13 @@ def _text_gold(gold: str) -> str:
 
 
 def _number_gold(gold: Any) -> str:
+    try:
+        return _written(gold)
+    except (ValueError, OverflowError):  # more digits than Python writes, a signalling NaN
+        return ""
+
+
+def _written(gold: Any) -> str:
     if isinstance(gold, bool):
         return ""
     if isinstance(gold, (float, Decimal)):

@@ -25,9 +25,16 @@ from reward_funcs.extract import (
 )
 from reward_funcs.forms import number, number_tree
 from reward_funcs.gold import gold_texts
-from reward_funcs.latex import plain
+from reward_funcs.latex import plain, typeset
 from reward_funcs.maths import REL_TOL, compare, same
-from reward_funcs.refusals import form_fault, is_solved_by, is_too_complex, is_unevaluated
+from reward_funcs.refusals import (
+    evaluated_part,
+    form_fault,
+    is_passed_over,
+    is_solved_by,
+    is_too_complex,
+    is_unevaluated,
+)
 
 MAX_ANSWER = 1000
 EXTRACTIONS = ("auto", "last_boxed", "answer_tag", "final_answer", "last_number", "regex")
@@ -296,6 +303,7 @@ class AccuracyReward(_AnswerReward):
             return Verdict(True, "correct")
         if len(answer) > self.max_answer_length:
             return Verdict(False, "too_long")
+        answer = evaluated_part(gold, answer)
         # by its text alone, so that what may be slow never reaches anything that computes
         if not self.allow_unevaluated and is_unevaluated(gold, answer):
             return Verdict(False, "unevaluated")
@@ -310,6 +318,8 @@ class AccuracyReward(_AnswerReward):
             return self.settle(gold, last) if last != answer else Verdict(None, "")
         if equal is None and not form and is_too_complex(answer):
             return Verdict(False, "too_complex")
+        if equal is None and not form and is_passed_over(gold, answer):
+            return Verdict(False, "unparsed_answer")
         if equal is None and not form:
             return Verdict(None, "")
         return Verdict(False, form or "wrong")
@@ -322,7 +332,7 @@ class AccuracyReward(_AnswerReward):
         from reward_funcs.pool import Task, shared_pool
 
         pool = shared_pool(num_workers=self.num_workers, timeout=self.timeout)
-        tasks = [Task(gold, answer, rel_tol=self.rel_tol) for gold, answer in undecided]
+        tasks = [Task(typeset(gold), typeset(answer), rel_tol=self.rel_tol) for gold, answer in undecided]
         for pair, (equal, reason) in zip(undecided, pool.compare(tasks), strict=True):
             verdicts[pair] = Verdict(equal, {"equal": "correct", "different": "wrong"}.get(reason, reason))
 

@@ -26,9 +26,20 @@ _ASCII = str.maketrans(
 # what changes how maths looks and not what it says
 _LAYOUT = re.compile(
     r"\\(?:left|right|middle|[bB]igg?[lrm]?)(?![a-zA-Z])\.?"
-    r"|\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|hfill|noindent|mathstrut)(?![a-zA-Z])"
+    r"|\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|hfill|noindent|mathstrut"
+    r"|[lL]arge|LARGE|huge|Huge|small|normalsize|boldsymbol|bm|therefore|checkmark)(?![a-zA-Z])"
     r"|\\phantom\{[^{}]*\}|\\(?:text)?color ?\{[^{}]*\}|\\(?:underline|mathrm(?=\{[0-9]))(?![a-zA-Z])"
 )
+_ROOT_SIGN = re.compile("\u221a ?([0-9]+(?:\\.[0-9]+)?|[a-zA-Z])")
+_RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207b]{2,}")
+
+
+def _lowered(match: re.Match[str]) -> str:
+    digits = match.group().translate(_RAISED_DIGITS)
+    return f"^{{{digits}}}"
+
+
+_RAISED_DIGITS = {ord(raised): str(digit) for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {0x207B: "-"}
 _ESCAPED_SPACE = re.compile(r"(?<!\\)\\ ")
 _NEW_ROW = re.compile(r"\\\\(?:\[[^\[\]]{0,20}\])?")
 _SPACE = re.compile(r"\\[,;:!> ]|~|\\q?quad(?![a-zA-Z])|\\hspace\*?\{[^{}]*\}|[\s\x00]+")
@@ -56,6 +67,8 @@ def plain(text: str) -> str:
     Returns:
         `str`: text that is equal for answers that differ only in layout.
     """
+    text = _ROOT_SIGN.sub(r"\\sqrt{\1}", text) if "\u221a" in text else text
+    text = _RAISED.sub(_lowered, text) if _RAISED.search(text) else text
     text = unwrapped(_ESCAPED_SPACE.sub(" ", text) if "\\ " in text else text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_ASCII)).translate(_ASCII)
@@ -68,6 +81,7 @@ def plain(text: str) -> str:
         text = (
             text.replace(r"\lbrace", r"\{").replace(r"\rbrace", r"\}").replace(r"\lvert", "|").replace(r"\rvert", "|")
         )
+        text = text.replace(r"\lor", r"\text{or}").replace(r"\vee", r"\text{or}")
         text = text.replace(r"\langle", "(").replace(r"\rangle", ")")
         text = _SILENT.sub(" ", text)
         text = text.replace(r"\dots", r"\ldots").replace(r"\varnothing", r"\emptyset").replace("{\\%}", "\\%")
@@ -75,7 +89,12 @@ def plain(text: str) -> str:
     text = _BARE_DOLLAR.sub(r"\1\\$", text)
     while text.endswith((".", ",", ";")) and not text.endswith("\\,"):
         text = text[:-1].rstrip()
-    return text
+    return text.removesuffix("\\").rstrip() if text.endswith("\\") and not text.endswith("\\\\") else text
+
+
+def typeset(text: str) -> str:
+    """A [`plain`] text as LaTeX again, for readers other than ours."""
+    return text.replace(r"\deg", r"^{\circ}").replace(r"\cr ", r"\\ ")
 
 
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
@@ -148,6 +167,10 @@ _BARE_UNIT = re.compile(
 )
 
 
+# words behind a number with a space between: 5 apples
+_BARE_WORD = re.compile(r"(?<=[0-9)}]) +([a-z]{3,}(?: [a-z]{3,})?)$")
+
+
 def prepared(text: str) -> str:
     """A [`plain`] text with its numbers and units each in one form, for [`reward_funcs.reader`]."""
     if "," in text:
@@ -164,6 +187,7 @@ def prepared(text: str) -> str:
         text = _REPEATING.sub(_repeating, text)
     text = _SPELLED.sub(lambda m: "\\infty" if m.group() == "infinity" else "\\" + m.group(), text)
     text = _BARE_UNIT.sub(r"\\text{\1}", text)
+    text = _BARE_WORD.sub(r"\\text{\1}", text)
     return _SCIENTIFIC.sub(r"\1\\cdot 10^{\2}", text)
 
 

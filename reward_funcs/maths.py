@@ -8,6 +8,7 @@ else is `None`: undecided, for a slower and more capable comparison.
 from __future__ import annotations
 
 import cmath
+import math
 import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -25,6 +26,7 @@ from reward_funcs.forms import (
     kinds,
     known_unit,
     member_of,
+    number,
     peeled,
     unlabelled,
     upright,
@@ -74,6 +76,8 @@ def same(gold: str, answer: str, *, rel_tol: float = REL_TOL) -> bool | None:
             if _SECOND_CHOICE.search(answer, chosen.end()) or _MATHS_GOES_ON.match(answer, chosen.end()):
                 return False
             return letter[1] == (chosen[1] or chosen[2])
+    elif (labelled := _LABEL.match(answer)) is not None and _CHOICE_GOLD.match(gold) is None:
+        answer = plain(answer[labelled.end() :]) or answer
     try:
         return compare(parse(gold), parse(answer), rel_tol)
     except (Unreadable, RecursionError):
@@ -82,6 +86,8 @@ def same(gold: str, answer: str, *, rel_tol: float = REL_TOL) -> bool | None:
 
 # 1 1/2 is not 11/2, and 1, 234 is not 1,234
 _NEEDLESS_SPACE = re.compile(r" +(?![0-9])|(?<![0-9.,]) +")
+# the letter of an option in front of its value
+_LABEL = re.compile(r"^\\(?:text|textbf|mathrm|mathbf) ?\{ ?\([A-J]\) ?\.?\}")
 MAX_CHOICE = 16
 _CHOICE_GOLD = re.compile(r"^(?:\\(?:text|textbf|mathrm|mathbf) ?\{)?\(?([A-J])\)?\}?$")
 # a letter in brackets or with a full stop or colon, and then the text of the option
@@ -149,6 +155,8 @@ def _same_relation(gold: Node, answer: Node, rel_tol: float) -> bool | None:
         return compare(gold[2][-1], answer, rel_tol)  # 25 + 2 = 27 says 27
     if len(gold[1]) != len(answer[1]):
         return None
+    if len(gold[1]) > 1 and set(gold[1]) == set(answer[1]) == {"="}:
+        return _same_elements(gold[2], answer[2], rel_tol)
     if len(gold[1]) > 1:
         return _same_chain(gold, answer, rel_tol)
     gold, answer = upright(gold), upright(answer)
@@ -166,8 +174,16 @@ def _same_relation(gold: Node, answer: Node, rel_tol: float) -> bool | None:
 
 
 def value_of_chain(gold: Node, answer: Node, rel_tol: float) -> bool | None:
-    """`x = 5`, `2 + 3 = 5`, `x \\in S` where the gold is a value: the parts must agree, and the last one counts."""
+    """`x = 5`, `2 + 3 = 5`, `8 pi ~ 25.13` for a value: the parts must agree, and the last exact one counts."""
     operators, parts = answer[1], answer[2]
+    if operators[-1] == "approx" and len(parts) > 1:
+        rest = parts[0] if len(parts) == 2 else ("rel", operators[:-1], parts[:-1])
+        if is_name(parts[-2]) and number(parts[-1]) is not None:
+            operators = (*operators[:-1], "=")
+        elif not (agrees := _rounds_to(parts[-2], parts[-1])):
+            return agrees
+        else:
+            return compare(gold, rest, rel_tol) or compare(gold, parts[-1], rel_tol)
     if set(operators) != {"="}:
         return None if gold[0] in COLLECTIONS else False
     if is_name(parts[-1]) and not is_name(parts[0]):
@@ -175,6 +191,14 @@ def value_of_chain(gold: Node, answer: Node, rel_tol: float) -> bool | None:
     values = parts[1:] if is_name(parts[0]) else parts
     agree = _all(compare(values[-1], value, rel_tol) for value in values[:-1])
     return _all([agree, compare(gold, values[-1], rel_tol)]) if agree is not False else False
+
+
+def _rounds_to(value: Node, rounded: Node) -> bool | None:
+    """Whether a decimal is what a value is when it is rounded."""
+    exact, literal = number(value), number(rounded)
+    if exact is None or literal is None:
+        return None
+    return abs(float(exact) - float(literal)) <= 0.006 * max(abs(float(exact)), 0.1)
 
 
 def _same_chain(gold: Node, answer: Node, rel_tol: float) -> bool | None:
@@ -194,6 +218,8 @@ def _same_sides(gold: Node, answer: Node) -> bool | None:
     (gold_operator,), (answer_operator,) = gold[1], answer[1]
     if gold_operator not in MIRRORED or answer_operator not in MIRRORED:
         return None
+    if variables(gold) and not variables(answer):
+        return False  # 1 = 1 says nothing of x
     if variables(gold) != variables(answer):
         return False if gold_operator == answer_operator == "=" and variables(gold) and variables(answer) else None
     ratios = []
@@ -202,7 +228,10 @@ def _same_sides(gold: Node, answer: Node) -> bool | None:
             one, other = (evaluate(_difference(node), point, Rounding()) for node in (gold, answer))
             if isinstance(one, complex) or isinstance(other, complex):
                 return None
-            ratios.append(float(one) / float(other))
+            ratio = float(one) / float(other)
+            if not math.isfinite(ratio):
+                return None
+            ratios.append(ratio)
         except (ArithmeticError, ValueError):
             continue
     if len(ratios) < 3 or 0.0 in ratios or max(ratios) - min(ratios) > EQUAL * 1e3 * max(map(abs, ratios)):
@@ -243,11 +272,23 @@ def _same_collection(gold: Node, answer: Node, rel_tol: float) -> bool | None:
         return _same_ratio(gold[1], answer[1], rel_tol)
     if "ratio" in both:
         return _ratio_and_value(gold, answer, rel_tol)
+    if set(both) == {"union", "list"}:
+        gold, answer = (_alternatives(node) for node in (gold, answer))
+        both = (gold[0], answer[0])
     if "union" in both:
         return same_pieces(gold, answer) if set(both) <= COLLECTIONS else False
     if "matrix" in both:
         return _same_matrix(gold, answer, rel_tol)
     return _same_items(gold, answer, rel_tol)
+
+
+def _alternatives(node: Node) -> Node:
+    """x < 1 or x > 2 as a union, other nodes as they are."""
+    if node[0] != "list" or any(item[0] != "rel" for item in node[1]):
+        return node
+    parts = tuple(interval(item) for item in node[1])
+    names = {item[2][0] if is_name(item[2][0]) else item[2][-1] for item in node[1]}
+    return ("union", parts) if len(names) == 1 and all(part[0] == "tuple" for part in parts) else node
 
 
 def _same_ratio(gold: Sequence[Node], answer: Sequence[Node], rel_tol: float) -> bool | None:
@@ -272,7 +313,11 @@ def _ratio_and_value(gold: Node, answer: Node, rel_tol: float) -> bool | None:
 def _same_matrix(gold: Node, answer: Node, rel_tol: float) -> bool | None:
     rows = [_rows(node) for node in (gold, answer)]
     if rows[0] is None or rows[1] is None:
-        return False
+        return (
+            None
+            if any(row is None and "matrix" in kinds(node) for row, node in zip(rows, (gold, answer), strict=True))
+            else False
+        )
     if [len(row) for row in rows[0]] != [len(row) for row in rows[1]]:
         return False
     pairs = [pair for a, b in zip(rows[0], rows[1], strict=True) for pair in zip(a, b, strict=True)]
@@ -308,7 +353,19 @@ def _same_items(gold: Node, answer: Node, rel_tol: float) -> bool | None:
         return in_order
     if "tuple" in both:
         return False  # a point and a single value
+    if gold[0] == answer[0] == "list" and _names_of(gold) and not any(item[0] == "rel" for item in answer[1]):
+        # x = 2, y = 3 answered by 2, 3
+        return len(gold[1]) == len(answer[1]) and _all(
+            compare(a, b, rel_tol) for a, b in zip(gold[1], answer[1], strict=True)
+        )
     return _same_elements(_elements(gold), _elements(answer), rel_tol)
+
+
+def _names_of(node: Node) -> bool:
+    """Whether the items define different names."""
+    if any(item[0] != "rel" or not is_definition(item) for item in node[1]):
+        return False
+    return len({item[2][0] for item in node[1]}) == len(node[1]) > 1
 
 
 def _elements(node: Node) -> tuple[Node, ...]:
@@ -356,6 +413,15 @@ def _same_quantity(gold: Node, answer: Node, rel_tol: float) -> bool | None:
             return False
     if gold_mark and answer_mark and gold_mark != answer_mark:
         return False
+    if (gold_unit and answer_mark) or (answer_unit and gold_mark):
+        return False
+    marked = gold if gold_mark else answer
+    if "deg" in (gold_mark, answer_mark) and gold_mark != answer_mark and "sym:pi" in kinds(marked):
+        # nobody writes pi/4 degrees for pi/4
+        gold, answer = (_scaled(node, "deg") if node is marked else node for node in (gold, answer))
+        return _same_value(gold, answer, rel_tol)
+    if "time" in (gold[0], answer[0]):
+        return gold == answer
     verdicts = [_same_value(gold, answer, rel_tol)]
     # 45 and pi/4 both say 45 degrees, 50 and 0.5 both say 50 per cent
     if gold_mark != answer_mark:
@@ -436,6 +502,8 @@ def _same_rounded(gold: Node, answer: Node, one: Fraction, other: Fraction, rel_
     # as written: the binary 1e-6 is a little less, and would part 1/3 from 0.333333
     if abs(one - other) > Fraction(str(rel_tol)) * max(abs(one), abs(other)):
         return False
+    if any(value.denominator == 1 and "decimal" not in kinds(tree) for value, tree in ((one, gold), (other, answer))):
+        return False  # a whole number is not rounded
     if gold[0] not in ("num", "neg") or answer[0] not in ("num", "neg"):
         return True
     # Two literals: 1000000.5 is not 1000000, but 2.236068 is 2.23606797749979 with fewer digits.

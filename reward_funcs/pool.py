@@ -348,8 +348,9 @@ class WorkerPool:
                 if not worker.ready and worker.owner is None:
                     self._discard(worker)  # it would only say the same
         raise RuntimeError(
-            f"the processes that compare answers cannot start: {cause}\nTo put it right, install math-verify for this "
-            f'interpreter: "{sys.executable or "python"}" -m pip install "math-verify>=0.9"'
+            f"the processes that compare answers cannot start: {cause}\nTo put it right, see whether memory, processes "
+            "or open files are short here; where a module is missing, install math-verify for this interpreter: "
+            f'"{sys.executable or "python"}" -m pip install "math-verify>=0.9"'
         )
 
     def _dismiss(self, call: _Call) -> None:

@@ -35,7 +35,7 @@ from reward_funcs.tokens import CLOSERS, JOINING_WORDS, RELATIONS, SEPARATORS, U
 
 MAX_LENGTH = 1000
 MAX_TREE = 120
-_WORDS = re.compile(r"^[A-Za-z][a-z]{3,}$|^[A-Za-z][a-z]+(?:[ -][A-Za-z]+)+$")
+_WORDS = re.compile(r"^[A-Za-z]{3,}$|^[A-Za-z][a-z]+(?:[ -][A-Za-z]+)+$|^[A-Z][a-z]{2,}\.? [0-9]{1,2}(?:, ?[0-9]{4})?$")
 
 
 @lru_cache(maxsize=8192)
@@ -133,7 +133,23 @@ class _Reader(ExpressionReader):
         return ("union", tuple(parts)) if len(parts) > 1 else parts[0]
 
     def ratio(self) -> Node:
+        clock = self.clock()
+        if clock is not None:
+            return clock
         parts = [self.sum()]
         while self.take("op", ":") or self.take("cmd", "colon"):
             parts.append(self.sum())
         return ("ratio", tuple(parts)) if len(parts) > 1 else parts[0]
+
+    def clock(self) -> Node | None:
+        """A time of day, which is no ratio: h:mm with two digits of minutes below 60."""
+        following = self.tokens[self.position : self.position + 4]
+        kinds = [kind for kind, _ in following]
+        if kinds[:3] != ["num", "op", "num"] or following[1][1] != ":" or (kinds[3:] and following[3][1] in (":", ".")):
+            return None
+        hour, minute = following[0][1], following[2][1]
+        if not (len(hour) <= 2 and hour.isdigit() and len(minute) == 2 and minute.isdigit() and int(minute) < 60):
+            return None
+        self.position += 3
+        node: Node = ("time", str(int(hour)), minute)
+        return self.with_unit(node) if self.kind() == "text" and self.value().lower() not in JOINING_WORDS else node

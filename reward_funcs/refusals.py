@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from reward_funcs.expressions import Node
-from reward_funcs.forms import COLLECTIONS, is_name, is_solved, kinds, upright, variables
+from reward_funcs.forms import COLLECTIONS, is_name, is_plain_number, is_solved, kinds, upright, variables
 from reward_funcs.maths import solves, value_of_chain
 from reward_funcs.reader import parse
 from reward_funcs.tokens import MAX_DEPTH, Unreadable
@@ -14,13 +14,40 @@ from reward_funcs.tokens import MAX_DEPTH, Unreadable
 _UNEVALUATED = re.compile(
     r"\\(?:sum|prod|coprod|i*int|oint|lim|limsup|liminf|gcd|lcm|max|min|sup|inf|det|bmod|pmod|mod|partial)(?![a-zA-Z])"
     r"|\b(?:gcd|lcm|max|min|sum|prod|lim|det|mod|integral|limit)\b\s*[}({_]"
-    r"|[∑∏∫]|\\frac ?\{ ?d ?\} ?\{ ?d"
+    r"|[∑∏∫]|\\frac ?\{ ?(?:d|\\mathrm ?\{? ?d) ?\}"
 )
+
+
+# what math-verify reads past: it takes the part in front, or the part behind, for the whole
+_PASSED_OVER = re.compile(
+    r"\\(?:ldots|cdots|approx|sim|simeq|cong|to|rightarrow|Rightarrow|implies|iff|not|land|wedge|mid|parallel|infty|&)(?![a-zA-Z])"
+    r"|\.\.\.|\\sqrt ?[0-9]{2}|[0-9]\s*_|\||\\text|\\mbox|\\mathrm\s*\{[^{}]{2,}"
+)
+
+
+def is_passed_over(gold: str, answer: str) -> bool:
+    """Whether the answer has something in it that the workers would overlook and the gold has not."""
+    return any(found not in gold for found in _PASSED_OVER.findall(_TRAILING_UNIT.sub("", answer)))
+
+
+_TRAILING_UNIT = re.compile(r"\\text ?\{ ?[a-zA-Z]{1,12} ?\}(?:\^\{?[23]\}?)?$")
+
+
+def evaluated_part(gold: str, answer: str) -> str:
+    """What stands behind the last `=` of a chain that starts with something to compute: 4 of gcd(8, 12) = 4."""
+    bare = _SUBSCRIPT.sub(lambda match: "_" * len(match.group()), answer)
+    start, equals, last = bare.rpartition("=")
+    last = answer[len(answer) - len(last) :].strip()
+    return last if equals and last and _UNEVALUATED.search(start) and not _RELATION.search(gold) else answer
 
 
 def is_unevaluated(gold: str, answer: str) -> bool:
     """Whether the answer is an instruction to compute where the gold is what comes out."""
-    return _UNEVALUATED.search(answer) is not None and _UNEVALUATED.search(gold) is None and _is_number(gold)
+    return (
+        _UNEVALUATED.search(_SUBSCRIPT.sub(" ", answer)) is not None
+        and _UNEVALUATED.search(gold) is None
+        and _is_number(gold)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -33,6 +60,7 @@ def _is_number(gold: str) -> bool:
 
 
 _RELATION = re.compile(r"=|<|>|\\(?:le|ge|leq|geq|lt|gt|ne|neq|leqslant|geqslant|approx)(?![a-zA-Z])")
+_GEOMETRY = re.compile(r"\\(?:parallel|perp|cong|sim|equiv|mid|nmid|subset|subseteq|notin)(?![a-zA-Z])")
 _SUBSCRIPT = re.compile(r"_ ?\{[^{}]*\}")  # of a sum, k = 1 is no equation
 _OR = re.compile(r"(?<![a-zA-Z])or(?![a-zA-Z])")
 
@@ -59,6 +87,8 @@ def form_fault(gold: str, answer: str) -> str:
     tree, gold_tree = _tree(answer), _tree(gold)
     if tree is not None and gold_tree is not None:
         return form_problem(gold_tree, tree)
+    if tree is not None and is_plain_number(tree) and _GEOMETRY.search(gold):
+        return "wrong"  # nobody here reads such golds, but a number is none of them
     if (
         tree is None
         and _OR.search(answer)
@@ -88,7 +118,7 @@ def _tree(text: str) -> Node | None:
 
 
 _COMPLEX = (
-    re.compile(r"\^\s*\{?[^{}]{0,40}\^\s*\{?[^{}]{0,40}\^"),  # towers of exponents
+    re.compile(r"\^\s*\{[^{}]{0,40}\^\s*\{[^{}]{0,40}\^|\^\s*\w\s*\^\s*\w\s*\^"),  # towers of exponents
     re.compile(r"\^\s*\{?\s*-?\s*(?:[0-9]{6,}|[0-9]+\s*\^)"),  # huge exponents
     re.compile(r"[0-9]{4,}\s*\}?\)?\s*!|!\s*!\s*!"),  # big and nested factorials
     re.compile(r"\\(?:d|t)?binom\s*\{?\s*[0-9]{5,}|[0-9]{400,}"),

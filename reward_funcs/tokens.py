@@ -27,12 +27,18 @@ Token = tuple[str, str]
 FUNCTIONS = frozenset("sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh ln exp log".split())
 
 
+_COUNTED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) +([A-Za-z].*)", re.DOTALL)
+
+
 def _upright(words: str) -> list[Token]:
     """A block of upright text: usually words, but also i, e, the names of functions, and what joins two answers."""
     if words in ("i", "e"):
         return [("let", words)]
     if words in FUNCTIONS:
         return [("cmd", words)]
+    counted = _COUNTED.fullmatch(words)
+    if counted is not None:  # \text{5 ways}
+        return [("num", counted[1].replace(",", "")), *_upright(counted[2])]
     joint = _JOINT.fullmatch(words)
     if joint is None:
         return [("text", words)]
@@ -78,15 +84,24 @@ MAX_DEPTH = 20
 UNIT_LETTERS = frozenset("mgshlLNJWVKCFA")
 # words behind a number that say another number
 MULTIPLES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+SMALL_NUMBERS = {
+    word: value
+    for value, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+        "seventeen eighteen nineteen twenty".split()
+    )
+}
 _NO_UNIT = frozenset(
     "or and not more less least most fewer than plus minus times squared cubed half double twice over under to "
-    "is are was wrong right correct no maybe but if".split()
+    "is are was wrong right correct no maybe but if alternatively versus vs oder ou und et point "
+    "half halves third thirds quarter quarters fifths tenths hundredths factorial negative root roots power".split()
 )
 
 
 def is_unit(words: str) -> bool:
     """Whether words behind a number can be its unit, or say something else about it."""
-    return _UNIT_WORDS.fullmatch(words) is not None and not _NO_UNIT & set(words.lower().split())
+    said = set(words.lower().split())
+    return _UNIT_WORDS.fullmatch(words) is not None and not said & _NO_UNIT and not said & SMALL_NUMBERS.keys()
 
 
 _UNIT_WORDS = re.compile(r"[^\W\d_]+(?:[ ./-]*[^\W\d_]+|\^-?[0-9])*[ .]*")
@@ -96,7 +111,7 @@ GREEK = frozenset(
     "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar".split()
 )
 RELATIONS = {
-    **{sign: sign for sign in ("=", "<", ">", "<=", ">=", "!=", "in", "equiv")},
+    **{sign: sign for sign in ("=", "<", ">", "<=", ">=", "!=", "in", "equiv", "approx")},
     **dict.fromkeys(("le", "leq", "leqslant"), "<="),
     **dict.fromkeys(("ge", "geq", "geqslant"), ">="),
     **dict.fromkeys(("ne", "neq"), "!="),

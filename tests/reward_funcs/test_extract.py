@@ -222,7 +222,7 @@ def test_several_answer_tags_counts_closed_and_nested_ones(text: str, several: b
         *(("The final answer is $5$.", "5"), ("The final answer is $\\frac12$. I hope it is correct.", r"\frac12")),
         *(("Answer: $5$", "5"), ("**Answer:** $5$", "5"), ("**Answer**: $5$", "5"), ("ANSWER: $5$", "5")),
         *((r"Final answer: \(5\)", "5"), (r"Answer: \[5\]", "5"), ("Answer: $$5$$", "5"), ("answer is\n$$5$$", "5")),
-        *(("Answer: $4$\nAnswer: $5$", "5"), ("the answer is: $5$ and $6$", "5")),
+        *(("Answer: $4$\nAnswer: $5$", "5"), ("the answer is: $5$ and $6$", "5 and 6")),
     ],
 )
 def test_final_answer_maths_between_delimiters_is_read_in_both_modes(text: str, stated: str) -> None:
