@@ -20,7 +20,8 @@ import sys
 import time
 from pathlib import Path
 
-from reward_funcs.language import LanguageConsistencyReward, prose
+from reward_funcs._prose import prose
+from reward_funcs.language import LanguageConsistencyReward
 
 SENTENCES = {
     "en": r"""First we read the question carefully and write down what is given.

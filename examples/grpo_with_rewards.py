@@ -7,8 +7,9 @@
     python examples/grpo_with_rewards.py --model Qwen/Qwen3-0.6B          # any Hub id or folder
 
 Being right pays only behind a think block (`Gate`), the block alone pays a little, and being short is worth something
-among the right answers of a prompt. The table of completions in the output folder says of every completion why it got
-its rewards. How it differs from DeepSeek-R1: a gate where the paper adds accuracy and format, and a reward for length.
+among the right answers of a prompt. `completions/completions_00001.parquet` in the output folder, one file a step, has
+every completion with its rewards, why it got them and what was read out of it: some 20 columns, too many to print.
+How it differs from DeepSeek-R1: a gate where the paper adds accuracy and format, and a reward for length.
 """
 
 import argparse
@@ -70,6 +71,11 @@ def main():
     parser.add_argument("--max_completion_length", type=int, default=256)
     parser.add_argument("--output_dir", default="grpo-with-rewards")
     args = parser.parse_args()
+    if args.num_generations < 2 or args.completions < 1 or args.completions % args.num_generations:
+        parser.error(
+            f"--completions {args.completions} must be a multiple of --num_generations {args.num_generations}, and "
+            "that at least 2: each prompt gets so many completions, which are compared with each other"
+        )
 
     dataset = problems(2000)
     # before any model is loaded: a gold that scores less than 1.0 against itself would be noise in the training
@@ -92,13 +98,14 @@ def main():
             bf16=torch.cuda.is_available(),
             logging_steps=1,
             log_completions=True,
-            num_completions_to_print=1,
+            num_completions_to_print=0,
             report_to=[],
         ),
         train_dataset=dataset,
     )
     trainer.train()
     trainer.save_model()
+    print(f"Every completion with its rewards and reasons: {args.output_dir}/completions/*.parquet")
 
 
 if __name__ == "__main__":

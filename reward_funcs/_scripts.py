@@ -84,7 +84,7 @@ _CODE_OF |= {"mandarin": "zh", "cmn": "zh", "nb": "no", "nn": "no", "iw": "he", 
 CHARACTERS_A_WORD = {"han": 1.5, "kana": 2.6, "thai": 4.2, "lao": 4.2, "khmer": 5.0, "myanmar": 5.0}
 
 _ACCENTS = "\u0300-\u036f"  # as characters of their own
-_LONG_WORD, _MEAN_WORD = 32, 6  # letters
+LONG_WORD, _MEAN_WORD = 32, 6  # letters
 
 
 def _class(*names: str) -> str:
@@ -169,9 +169,9 @@ def language_code(language: object, argument: str = "language") -> str:
 
 def num_words(words: Sequence[str]) -> float:
     """Number of words; one longer than 32 letters counts as one for every 6, or spaces could be left out for a gain."""
-    if max(map(len, words), default=0) <= _LONG_WORD:
+    if max(map(len, words), default=0) <= LONG_WORD:
         return len(words)
-    return sum(len(word) / _MEAN_WORD if len(word) > _LONG_WORD else 1 for word in words)
+    return sum(len(word) / _MEAN_WORD if len(word) > LONG_WORD else 1 for word in words)
 
 
 def num_script_words(text: str, script: str) -> float:

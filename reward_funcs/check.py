@@ -14,6 +14,7 @@ from reward_funcs._parts import Part, check_number, check_part, function_rewards
 from reward_funcs.base import AsyncReward, Batch, Grade, Reward, boxed
 from reward_funcs.compose import GATE_CLOSED, Composition
 from reward_funcs.extract import answer_tag
+from reward_funcs.length import CosineLengthReward, LengthPenaltyReward
 
 # Sums of float32 rewards miss 1 by less than this.
 TOLERANCE = 1e-6
@@ -30,6 +31,10 @@ FORMS = (
 )
 # What a plain function does not say is said for it.
 NO_REWARD, BELOW_ONE = "no_reward", "below_one"
+
+
+class NoGolds(ValueError):
+    """The reward reads no golds, so that they cannot be checked with it."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,25 @@ def gold_column(reward: Part) -> str:
     return str(getattr(inner, "solution_column", None) or "solution")
 
 
+def puzzle_columns(reward: Part) -> tuple[str, ...]:
+    """The columns that a puzzle may stand in instead of one column of golds, for a reward that reads such, or its part.
+
+    Example:
+
+    ```python
+    >>> from reward_funcs import countdown_reward
+    >>> puzzle_columns(countdown_reward), puzzle_columns(len)
+    (('target', 'nums'), ())
+
+    ```
+    """
+    inner = reward.reward if isinstance(reward, AsyncReward) else reward
+    names = getattr(inner, "target_column", None), getattr(inner, "nums_column", None)
+    if None not in names:
+        return tuple(map(str, names))
+    return next(filter(None, map(puzzle_columns, getattr(inner, "parts", ()))), ())
+
+
 def check_golds(
     dataset: Any,
     reward: Part,
@@ -158,7 +182,7 @@ def check_golds(
     its row; a gold that fails here can never be rewarded in training. For a composition, which may want a format too,
     it may score 1.0 as it is, after a think block, or after one and in `<answer>` tags. Rows of the same gold, and of
     the same values in the other columns that the reward looks at (for a plain function: all but the prompt), are
-    graded once.
+    graded once. A puzzle may stand in the columns of its target and its numbers instead, as in training.
 
     Args:
         dataset (`Dataset | IterableDataset | Iterable[dict] | dict[str, Sequence]`): the rows, or the columns.
@@ -173,7 +197,8 @@ def check_golds(
         [`GoldReport`]: rate and failures. `completion_ids` are made up, with as many tokens as there are words.
 
     Raises:
-        ValueError: For data without rows or without the column, for splits instead of one, and for a coroutine.
+        ValueError: For data without rows or without the column, for splits instead of one, for a coroutine, and for a
+            reward that reads no golds or mixes them with something else, such as the length of the text.
 
     Example:
 
@@ -191,6 +216,7 @@ def check_golds(
             raise ValueError(f"{argument}={value} must be at least 1")
     grader = _Grader(reward.reward if isinstance(reward, AsyncReward) else reward, solution_column)
     rows = islice(_rows(dataset), max_rows)
+    grader.refuse_mixed()
     total, unchecked, failures = 0, 0, []
     # one row first: it shows which columns the reward looks at, so which rows are the same for it
     for size in chain([1], repeat(batch_size)):
@@ -203,8 +229,12 @@ def check_golds(
             elif not verdict.passed:
                 failures.append(GoldFailure(row, task.gold, verdict.completion, verdict.grade.reward, verdict.reason))
         total += len(batch)
+        if total > unchecked:
+            grader.refuse_blind()
     if not total:
         raise ValueError("the data set holds no rows; there is no gold to check")
+    if total == unchecked and grader.saw_gold:
+        grader.refuse_blind()
     checked = total - unchecked
     return GoldReport((checked - len(failures)) / checked if checked else 0.0, failures, total, unchecked)
 
@@ -259,8 +289,28 @@ class _Grader:
         self.reward = reward
         self.passed_as = gold_column(reward)
         self.column = column or self.passed_as
+        self.puzzle = puzzle_columns(reward)
         self.read: set[str] = set()
+        self.saw_gold = False
         self._known: dict[bytes, _Verdict] = {}
+
+    def refuse_mixed(self) -> None:
+        """Refuse a reward of the length, which makes something else of the verdict of another one."""
+        if not isinstance(self.reward, (CosineLengthReward, LengthPenaltyReward)):
+            return
+        accuracy = self.reward.accuracy
+        part = "accuracy_reward" if accuracy is None else part_name(accuracy)
+        raise NoGolds(f"{part_name(self.reward)} reads no golds of its own; check its accuracy part: {part}")
+
+    def refuse_blind(self) -> None:
+        """Refuse a reward that looked at no gold; a composition may have had no occasion to."""
+        gold_columns = {self.passed_as, *self.puzzle}
+        if not isinstance(self.reward, Reward) or isinstance(self.reward, Composition) or gold_columns & self.read:
+            return
+        if getattr(self.reward, "solution_column", None) is None:
+            raise NoGolds(
+                f"{part_name(self.reward)} reads no golds; check the reward for the answers that it is used with"
+            )
 
     def judged(self, rows: Sequence[Mapping[str, Any]]) -> list[tuple[_Task, _Verdict | None]]:
         """Each row's task and verdict, in order; no verdict where there is no completion."""
@@ -271,14 +321,21 @@ class _Grader:
     def _task(self, row: Mapping[str, Any]) -> _Task:
         if not isinstance(row, Mapping):
             raise ValueError(f"a row must be a dict of its columns, not {shown(row)}")
-        if self.column not in row:
+        gold = row.get(self.column)
+        if gold is None and self.puzzle and all(row.get(name) is not None for name in self.puzzle):
+            target, nums = self.puzzle
+            gold = {"target": row[target], "nums": row[nums]}
+        elif self.column not in row:
             columns = ", ".join(shown(name) for name in row)
             raise ValueError(
                 f"the data has no column {self.column!r}; its columns are {columns}; name that of the golds with "
                 "solution_column=..."
             )
-        gold = row[self.column]
-        return _Task(row, gold, self.reward.ideal(gold) if isinstance(self.reward, Reward) else boxed(gold))
+        self.saw_gold |= gold is not None
+        ideal = self.reward.ideal(gold) if isinstance(self.reward, Reward) else boxed(gold)
+        if ideal is None and isinstance(gold, str) and not gold.strip():
+            ideal = boxed(gold)  # nothing stands there, but it is no null: the reward says what it makes of it
+        return _Task(row, gold, ideal)
 
     def _verdicts(self, tasks: Sequence[_Task]) -> list[_Verdict]:
         keys = [self._key(task) for task in tasks]
@@ -335,10 +392,10 @@ class _Grader:
         return [Grade(reward) for reward in function_rewards(self.reward, batch, part_name(self.reward))]
 
     def _wants_messages(self, columns: dict[str, Any]) -> bool:
+        if str(getattr(unwrapped(self.reward), "__module__", "")).startswith("trl.rewards"):
+            return True
         prompts = columns.get("prompts")
-        if prompts is not None and prompts[0] is not None:
-            return not isinstance(prompts[0], str)
-        return str(getattr(unwrapped(self.reward), "__module__", "")).startswith("trl.rewards")
+        return prompts is not None and prompts[0] is not None and not isinstance(prompts[0], str)
 
 
 def _formed(form: str, task: _Task) -> str:

@@ -7,16 +7,19 @@ also identified among a few candidates with py3langid, when that is installed.
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
 
-from reward_funcs._prose import INVISIBLE, TAG, prose, reasoning
+from reward_funcs._prose import INVISIBLE, TAG, Prose, prose_and_hidden, reasoning, split_camel
 from reward_funcs._scripts import (
     CHARACTERS_A_WORD,
     LATIN_WORD,
+    LONG_WORD,
     SCRIPT_OF,
     WORDS,
     known_language,
@@ -26,7 +29,7 @@ from reward_funcs._scripts import (
     scripts_in,
     without_mixed_words,
 )
-from reward_funcs.base import Batch, Grade, Reward
+from reward_funcs.base import Batch, Grade, Reward, check_name, check_setting
 from reward_funcs.extract import after_think
 
 PARTS = ("reasoning", "answer", "all")
@@ -45,10 +48,13 @@ _SHORT = frozenset(
 )
 _SENTENCE_END = re.compile("[.!?;:](?=\\s)|[\n。\uff01\uff1f\uff1a\uff1b؟۔।…]+")
 _CJK_SENTENCE_END = re.compile("[\n。\uff01\uff1f]+")
-_UNIT = (4, 40)  # fewest and most words that are identified together
+_FEWEST, _MOST = 4, 16  # words that are identified together
+_WINDOW = 12  # longer sentences are cut into as many parts as have so many words: one language each, it is hoped
 # share of the score by which another language must be likelier; among fewer than 8 words, where names weigh more
 _DOUBT, _SHORT_DOUBT = 0.05, 0.1
-_TOLERATED = 0.2  # names and headings in another script, as a share of the words of the language
+# names, headings in another script, and identifiers in formulas and code, as a share of the words of the language; so
+# many identifiers are let pass of a short text, too
+_TOLERATED, _FEW_HIDDEN = 0.2, 3
 _PHRASES = re.compile(f"{LATIN_WORD}(?:[ '’-]{LATIN_WORD})*")
 _Rank = Callable[[str], list[tuple[str, float]]]
 
@@ -67,7 +73,7 @@ def _foreign_latin(text: str) -> tuple[float, float]:
     """
     words, names = 0.0, 0
     for phrase in _PHRASES.findall(text):
-        parts = re.split("[ '’-]", phrase)
+        parts = split_camel(re.split("[ '’-]", phrase))
         short = 2 if len(parts) < 3 else 1
         rest = [part for part in parts if len(part) > short and part.lower() not in _SHORT]
         if len(rest) > 3 or not all(_is_name(part) for part in rest):
@@ -132,28 +138,44 @@ def _model() -> Any:
         warnings.warn(
             "py3langid is not installed: languages that share a script, such as English and German, are not told "
             'apart; install it with: pip install "trl-ext[lang]", or pass candidates=() to count scripts alone',
-            stacklevel=2,
+            stacklevel=_callers_level(),
         )
         return None
     return LanguageIdentifier.from_model_file(MODEL_FILE)
 
 
+def _callers_level() -> int:
+    """The `stacklevel` at which a warning shows the line that called this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("reward_funcs."):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def _units(text: str, words: re.Pattern[str]) -> Iterator[list[str]]:
-    """The words of each sentence; short sentences are joined, long ones cut, so that each unit can be identified."""
-    fewest, most = _UNIT
+    """The words of each sentence; short sentences are joined, long ones cut, so that each unit can be identified.
+
+    A word that is too long for one is a unit by itself: spaces left out must not make it part of another sentence.
+    """
     unit: list[str] = []
     for sentence in _SENTENCE_END.split(text):
         found = words.findall(sentence)
-        if min(len(unit), len(found)) >= fewest or len(unit) + len(found) > most:
-            if unit:
-                yield unit
+        if max(map(len, found), default=0) > _WINDOW:
+            found = split_camel(found)
+            yield from ([word] for word in found if len(word) > LONG_WORD)
+            found = [word for word in found if len(word) <= LONG_WORD]
+        if unit and (min(len(unit), len(found)) >= _FEWEST or len(unit) + len(found) > _MOST):
+            yield from _windows(unit)
             unit = []
         unit += found
-        while len(unit) > most:
-            yield unit[:most]
-            unit = unit[most:]
-    if unit:
-        yield unit
+    yield from _windows(unit)
+
+
+def _windows(unit: list[str]) -> Iterator[list[str]]:
+    """The words in parts of about equal length, none too long to be in one language."""
+    count = 1 if len(unit) <= _MOST else -(-len(unit) // _WINDOW)
+    bounds = [len(unit) * i // count for i in range(count + 1)]
+    return (unit[start:end] for start, end in pairwise(bounds) if end > start)
 
 
 def _num_identified(units: Iterable[list[str]], language: str, rank: _Rank) -> Count:
@@ -177,7 +199,9 @@ def word_count(text: str, language: str = "en", *, candidates: Sequence[str] | N
     characters a word, which is what they need for one word of English; everything else by its spaces, a word longer
     than 32 letters as one for every 6. Digits, punctuation, single Latin and short Greek letters, and in other scripts
     also AB, sin or cm count as nothing. Personal names in Latin letters and short fragments of Han in Japanese are let
-    pass up to a fifth of the words of the language.
+    pass up to a fifth of the words of the language. So are words in formulas, inline code, links, tags and unknown
+    commands that belong to no markup, each counted once: beyond a fifth, or three if that is more, those in another
+    script or language are foreign.
 
     Args:
         text (`str`): the text.
@@ -199,16 +223,19 @@ def word_count(text: str, language: str = "en", *, candidates: Sequence[str] | N
 
     ```
     """
-    return _count(prose(text), language_code(language), _candidates(candidates))
+    return _count(prose_and_hidden(text), language_code(language), _candidates(candidates))
 
 
 def _candidates(candidates: Sequence[str] | None) -> tuple[str, ...] | None:
-    if isinstance(candidates, str):
-        raise ValueError(f"candidates must be a list of languages, not the text {candidates!r:.60}; write [...]")
+    if isinstance(candidates, str) or not (candidates is None or isinstance(candidates, Iterable)):
+        raise ValueError(
+            f"candidates must be a list of languages, not {candidates!r:.60}; write [...], or leave it out"
+        )
     return None if candidates is None else tuple(language_code(language, "candidates") for language in candidates)
 
 
-def _count(text: str, language: str, candidates: tuple[str, ...] | None) -> Count:
+def _count(found: Prose, language: str, candidates: tuple[str, ...] | None) -> Count:
+    text, hidden = found
     scripts = scripts_in(text)
     own_script = SCRIPT_OF[language]
     foreign = 0.0
@@ -228,17 +255,32 @@ def _count(text: str, language: str, candidates: tuple[str, ...] | None) -> Coun
         foreign += num_script_words(text, script)
     if "greek" in scripts and own_script != "greek":
         foreign += num_words([word for word in WORDS["greek"].findall(text) if len(word) > 2])
+    if num_words(hidden) > _FEW_HIDDEN:
+        foreign += max(0.0, _foreign_hidden(hidden, language, candidates) - max(_FEW_HIDDEN, _TOLERATED * own))
     return Count(own, foreign)
 
 
-def _own_words(text: str, language: str, candidates: tuple[str, ...] | None) -> Count:
+def _rank_of(language: str, candidates: tuple[str, ...] | None) -> _Rank | None:
+    """What tells the language from those of its script, where there are any and it can be done."""
     script = SCRIPT_OF[language]
     among = {language, *(_USUAL.get(script, ()) if candidates is None else candidates)}
     same_script = tuple(sorted(code for code in among if SCRIPT_OF[code] == script))
-    rank = _identifier(same_script) if len(same_script) > 1 else None
+    return _identifier(same_script) if len(same_script) > 1 else None
+
+
+def _own_words(text: str, language: str, candidates: tuple[str, ...] | None) -> Count:
+    script, rank = SCRIPT_OF[language], _rank_of(language, candidates)
     if rank is None:
         return Count(num_script_words(text, script), 0.0)
     return _num_identified(_units(text, WORDS[script]), language, rank)
+
+
+def _foreign_hidden(hidden: list[str], language: str, candidates: tuple[str, ...] | None) -> float:
+    """Hidden words, which are in ASCII letters, that are not in the language."""
+    if SCRIPT_OF[language] != "latin":
+        return num_words(hidden)
+    rank = _rank_of(language, candidates)
+    return 0.0 if rank is None else _num_identified(_windows(hidden), language, rank).foreign
 
 
 class LanguageConsistencyReward(Reward):
@@ -249,9 +291,11 @@ class LanguageConsistencyReward(Reward):
     as the same. Chinese, Japanese, Korean, Thai and the other languages with a script to themselves need nothing.
 
     - A completion without a single visible character gets 0.0: writing nothing is not consistent.
-    - One with fewer than `min_words` words, such as mere formulas or code, gets `None`, which TRL adds up as nothing:
-      there is no reward in avoiding words. An empty think block is no way out either: where the part to judge holds too
+    - One with fewer than `min_words` words, such as mere formulas or code, is neutral: it gets `None`, which TRL adds
+      up as nothing, so there is no reward in avoiding words. In a composition it has no influence: sums, products and
+      minima leave it out, a gate lets it pass. An empty think block is no way out: where the part to judge holds too
       few words, the whole text is judged.
+    - Formulas, code, links and tags are left out, but words that are hidden in them count, see [`word_count`].
     - Serbian is expected in Cyrillic.
 
     Args:
@@ -284,6 +328,8 @@ class LanguageConsistencyReward(Reward):
     """
 
     default_name = "language_consistency_reward"
+    # a text without words says nothing of its language, so it must not undo what other rewards say of it
+    neutral_reasons: ClassVar[frozenset[str]] = frozenset({"too_few_words"})
 
     def __init__(
         self,
@@ -299,15 +345,14 @@ class LanguageConsistencyReward(Reward):
         super().__init__(name=name)
         if part not in PARTS:
             raise ValueError(f"part must be one of {', '.join(map(repr, PARTS))}, not {part!r}")
-        if threshold is not None and not 0 < threshold <= 1:
+        number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+        if threshold is not None and not (number and 0 < threshold <= 1):
             raise ValueError(f"threshold must be a share in (0, 1], not {threshold!r}; None gives the share itself")
-        if min_words < 1:
-            raise ValueError(f"min_words must be at least 1, not {min_words!r}: a text without words has no language")
         self.language = None if language is None else language_code(language)
-        self.column = column
+        self.column = check_name("column", column)
         self.part = part
         self.threshold = threshold
-        self.min_words = min_words
+        self.min_words = check_setting("min_words", min_words, 1, whole=True)
         self.candidates = _candidates(candidates)
 
     def grade(self, batch: Batch) -> list[Grade]:
@@ -340,10 +385,10 @@ class LanguageConsistencyReward(Reward):
     def _words(self, text: str, code: str) -> Count:
         if self.part != "all":
             judged = reasoning(text) if self.part == "reasoning" else after_think(text)
-            count = _count(prose(judged), code, self.candidates)
+            count = _count(prose_and_hidden(judged), code, self.candidates)
             if count.own + count.foreign >= self.min_words:
                 return count
-        return _count(prose(text), code, self.candidates)
+        return _count(prose_and_hidden(text), code, self.candidates)
 
     def ideal(self, gold: Any) -> str | None:
         """`None`: a gold has no language."""

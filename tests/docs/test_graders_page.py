@@ -46,6 +46,22 @@ def test_counts_are_those_of_the_verdicts(bench, name):
         assert [int(count) for count in text.split()] == list(bench.counts(found["verdicts"], rows, category).values())
 
 
+def test_shares_of_mathematics_and_conventions_make_up_the_whole(bench):
+    rows = bench.labelled()
+    assert {row["category"] for row in rows} > bench.CONVENTIONS
+    number = sum(row["category"] in bench.CONVENTIONS for row in rows)
+    for found in REPORT["graders"].values():
+        mathematics, conventions = (bench.share_right(found, rows, which) for which in (False, True))
+        right = mathematics * (len(rows) - number) + conventions * number
+        assert right / 100 == pytest.approx(found["right"])
+
+
+def test_row_in_a_thread_differs_by_hangs_alone():
+    # the page says so
+    verdicts = [REPORT["graders"][name]["verdicts"] for name in ("trl", "trl_thread")]
+    assert {thread for main, thread in zip(*verdicts, strict=True) if main != thread} == {"h"}
+
+
 def test_kind_of_verdict_follows_the_label(bench):
     kinds = {verdict: [bench.kind(verdict, label) for label in (1.0, 0.0, None)] for verdict in "10nrh"}
     assert kinds == {

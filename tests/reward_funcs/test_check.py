@@ -7,22 +7,28 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict, IterableDataset
 
+import reward_funcs
 from reward_funcs import (
     AsyncReward,
     Batch,
+    CosineLengthReward,
     Gate,
     GoldFailure,
     GoldReport,
     Grade,
+    LengthPenaltyReward,
     Reward,
     Sum,
     ThinkAnswerFormatReward,
     ThinkFormatReward,
+    accuracy_reward,
     answer_tag,
     check_golds,
+    countdown_reward,
+    exact_match_reward,
     last_boxed,
 )
-from reward_funcs.check import gold_column, shown
+from reward_funcs.check import NoGolds, gold_column, puzzle_columns, shown
 
 
 class DigitReward(Reward):
@@ -302,6 +308,34 @@ def test_tokens_are_made_up_for_rewards_that_count_them():
     assert check_golds([{"solution": "a b c"}, {"solution": "a"}], Counting()).rate == 1.0
 
 
+def test_trl_function_gets_messages_whatever_the_prompt():
+    def texts(completions, **columns):
+        return [float(isinstance(completion, list)) for completion in completions]
+
+    texts.__module__ = "trl.rewards.some_rewards"
+    assert check_golds([{"prompt": "p", "solution": "4"}], texts).rate == 1.0
+
+
+def test_blank_gold_is_judged_and_a_null_is_not():
+    report = check_golds([{"solution": gold} for gold in ("4", "", "   ", "\n", None)], accuracy_reward)
+    assert (report.unchecked, report.causes) == (1, {"bad_gold": 3})
+    assert check_golds([{"solution": "  "}], exact_match_reward).causes == {"bad_gold": 1}
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda reward: reward, AsyncReward, lambda reward: Sum([reward])], ids=["alone", "async", "sum"]
+)
+def test_puzzle_in_two_columns_is_a_gold(wrap):
+    rows = [{"target": 24, "nums": [4, 6]}, {"target": 5, "nums": [2, 2]}, {"target": 6, "nums": [1, 5]}]
+    report = check_golds(rows, wrap(countdown_reward))
+    assert (report.rate, report.total, report.unchecked) == (1.0, 3, 1)  # no way to make 5 of 2 and 2
+    mixture = [{"solution": {"target": 24, "nums": [4, 6]}}, {"solution": None, "target": 6, "nums": [1, 5]}]
+    assert check_golds(mixture, wrap(countdown_reward)) == GoldReport(1.0, [], 2, 0)
+    assert puzzle_columns(wrap(countdown_reward)) == ("target", "nums") and puzzle_columns(DigitReward()) == ()
+    with pytest.raises(ValueError, match="the data has no column 'solution'"):
+        check_golds([{"target": 24}], wrap(countdown_reward))
+
+
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 
@@ -344,6 +378,36 @@ def _one(completions, **columns):
 
 
 _one.__name__ = "f"
+
+
+@pytest.mark.parametrize(
+    "name",
+    "think_format_reward think_answer_format_reward tag_count_reward code_block_format_reward reasoning_steps_reward "
+    "language_consistency_reward soft_overlong_reward repetition_penalty_reward".split(),
+)
+def test_reward_that_reads_no_golds_is_refused(name):
+    for rows in ([{"solution": "4"}], [{"solution": None}, {"solution": "4"}]):
+        with pytest.raises(NoGolds, match=f"^{name} reads no golds; check the reward for the answers"):
+            check_golds(rows, getattr(reward_funcs, name))
+
+
+@pytest.mark.parametrize(
+    ("reward", "part"),
+    [
+        (CosineLengthReward(), "accuracy_reward"),
+        (LengthPenaltyReward(), "accuracy_reward"),
+        (CosineLengthReward(accuracy=exact_match_reward), "exact_match_reward"),
+    ],
+    ids=["cosine", "penalty", "cosine of a match"],
+)
+def test_reward_of_the_length_is_refused_with_its_part(reward, part):
+    with pytest.raises(NoGolds, match=f"reads no golds of its own; check its accuracy part: {part}$"):
+        check_golds(ROWS, reward)
+
+
+def test_reward_with_a_column_of_golds_that_never_gets_one_is_no_mistake():
+    assert check_golds([{"solution": None}], DigitReward()).unchecked == 1
+    assert check_golds([{"target": 5, "nums": [2, 2]}], countdown_reward).unchecked == 1
 
 
 def test_bug_in_the_reward_raises():

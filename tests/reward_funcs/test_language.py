@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reward_funcs import language
-from reward_funcs._prose import prose, reasoning
+from reward_funcs import Gate, Min, Product, Sum, exact_match_reward, language
+from reward_funcs._prose import prose, prose_and_hidden, reasoning, split_camel
 from reward_funcs._scripts import known_language, language_code, num_words, script_of
 from reward_funcs.base import Batch
 from reward_funcs.language import Count, LanguageConsistencyReward, language_consistency_reward, word_count
@@ -172,6 +172,35 @@ def test_reward_long_text_without_full_stop_is_identified_in_pieces():
     assert 0.4 < LanguageConsistencyReward("en")([mixed])[0] < 0.65
 
 
+LONG_ENGLISH = (
+    "first we read the question carefully and then we add both numbers to get the total number of apples in the"
+)
+LONG_GERMAN = (
+    "zuerst lesen wir die Frage sorgfältig und dann addieren wir die beiden Zahlen und schreiben das Ergebnis hin"
+)
+
+
+@pytest.mark.parametrize("between", [" ", "</think><think>", " <b></b> ", "<step>"])
+def test_reward_halves_without_a_full_stop_between_them_count_each(between):
+    words = len(LONG_ENGLISH.split()), len(LONG_GERMAN.split())
+    text = f"<think>{LONG_ENGLISH}{between}{LONG_GERMAN}</think>4"
+    # a window of a dozen words may hold some of both
+    assert LanguageConsistencyReward("en")([text])[0] == pytest.approx(words[0] / sum(words), abs=0.12)
+
+
+def test_reward_words_without_spaces_join_no_sentence():
+    together = "".join(word.capitalize() for word in LONG_GERMAN.split())
+    assert LanguageConsistencyReward("en")([f"{LONG_ENGLISH} {together}"])[0] == pytest.approx(0.55, abs=0.1)
+    assert LanguageConsistencyReward("en")([f"{LONG_ENGLISH} {together.lower()}"])[0] == pytest.approx(0.55, abs=0.1)
+
+
+def test_reward_long_text_without_a_full_stop_is_cut_into_windows():
+    units = list(language._units("the answer is x " * 1000, language.WORDS["latin"]))
+    assert sum(map(len, units)) == 3000 and {len(unit) for unit in units} == {12}
+    assert [len(unit) for unit in language._units("word " * 40, language.WORDS["latin"])] == [10] * 4
+    assert [len(unit) for unit in language._units("word " * 16, language.WORDS["latin"])] == [16]
+
+
 def test_reward_every_known_language_of_a_shared_script_is_in_the_model():
     labels = set(language._model().labels)
     shared = {code for code, script in language.SCRIPT_OF.items() if script in language._USUAL}
@@ -185,6 +214,12 @@ def test_reward_without_py3langid_counts_scripts_and_warns_once(without_py3langi
         warnings.simplefilter("error")
         assert LanguageConsistencyReward("fr")([DE]) == [1.0]
         assert LanguageConsistencyReward("de")([ZH]) == [0.0]
+
+
+def test_reward_without_py3langid_warns_at_the_line_of_the_caller(without_py3langid):
+    with pytest.warns(UserWarning) as caught:
+        LanguageConsistencyReward("de")([DE])
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(
@@ -282,6 +317,76 @@ def test_reward_comment_in_code_counts_but_not_the_code():
     assert LanguageConsistencyReward("en")([code.format("# 我们把两个数加起来") + EN])[0] < 0.8
 
 
+ENGLISH = "We need to add these apples and then compare both totals".split()
+HIDING = {
+    "commands": " ".join("\\" + word for word in ENGLISH),
+    "backticks": " ".join(f"`{word}`" for word in ENGLISH),
+    **{f"formula {mark}": f"${mark.join(ENGLISH)}$" for mark in "=;+._"},
+    "link": "https://" + "/".join(ENGLISH),
+    "address": "www." + "-".join(ENGLISH),
+    "tags": " ".join(f"<{word}>" for word in ENGLISH),
+    "environment": f"\\begin{{{' '.join(ENGLISH[:7])}}}",
+    "fence": "```\n" + " ".join(f"({word});" for word in ENGLISH) + "\n```",
+    "letters": " ".join("-".join(word) for word in ENGLISH),
+    "dotted letters": " ".join(".".join(word) for word in ENGLISH),
+    "spaced letters": "  ".join(" ".join(word) for word in ENGLISH),
+    "capitals": "".join(word.capitalize() for word in ENGLISH),
+}
+
+
+@pytest.mark.parametrize("hiding", HIDING)
+@pytest.mark.parametrize(("code", "own"), [("zh", ZH), ("de", DE)])
+def test_reward_words_hidden_one_by_one_count(code, own, hiding):
+    score = LanguageConsistencyReward(code)([f"{own} {HIDING[hiding]}"])[0]
+    assert 0.5 < score < 0.85
+    assert LanguageConsistencyReward("en")([f"{EN} {HIDING[hiding]}"]) == [1.0]
+
+
+def test_word_count_hidden_words_beyond_the_tolerated_are_foreign_by_hand():
+    names = "apples bananas cherries lemons oranges melons".split()
+    hidden = " ".join(f"`{word}`" for word in names * 9)
+    # each once, less a fifth of 20 / 1.5 words, which is less than three
+    assert word_count(ZH + hidden, "zh") == pytest.approx(Count(20 / 1.5, 3))
+    # a fifth of five times that
+    assert word_count(ZH * 5 + hidden, "zh") == Count(pytest.approx(100 / 1.5), 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (r"$area = \sin x + \mathbf{length}$, $ABC$, $xy$", ["area", "length"]),
+        (r"$\frac{a}{b} \quad \operatorname{lcm}(2, 3)$ \begin{align*} x \end{align*} \lemma", []),
+        (r"\we \apples \begin{oranges} x \end{oranges}", ["apples", "oranges"]),
+        ("`total += countOf(x)`", ["total", "count"]),
+        ("https://example.org/two_apples www.pears.com", ["example", "two", "apples", "pears"]),
+        ("<b>x</b> <answer>4</answer> <pears/> <br>", ["pears"]),
+        ("```python\ntotal = count(x)\n```", []),
+        ("a-d-d a_d d, U.S.A., A B C D E F", ["add"]),
+        ("a p p l e s", ["apple"]),
+        ("n-e-e-d-ed, x y z", ["need"]),
+    ],
+)
+def test_prose_and_hidden_hand_examples(text, hidden):
+    assert prose_and_hidden(text).hidden == hidden
+
+
+@pytest.mark.parametrize("language", ["zh", "de"])
+def test_reward_program_in_a_fence_is_no_prose(language):
+    code = """```python
+def total_price(apples, price_of_one, discount=0.1):
+    # apply the discount to all that cost more than ten
+    total = sum(price_of_one for apple in apples if apple.ripe)
+    return total * (1 - discount) if total > 10 else total
+```
+"""
+    own = {"zh": ZH, "de": DE}[language]
+    assert LanguageConsistencyReward(language)([own + "\n" + code]) == [1.0]
+
+
+def test_split_camel_hand_examples():
+    assert split_camel(["WirMüssenZuerst", "LaTeX", "ABC", "x"]) == ["Wir", "Müssen", "Zuerst", "La", "TeX", "ABC", "x"]
+
+
 @pytest.mark.parametrize("text", ["пoнятно, cлово xорошо вceгда", "рroblеm аnd sоlutiоn оf thе tаsk"])
 def test_reward_words_of_look_alike_letters_count_for_no_language(text):
     scores = [LanguageConsistencyReward(code)([text])[0] for code in ("en", "ru")]
@@ -314,6 +419,7 @@ def test_num_words_huge_word_counts_by_its_letters():
 HOSTILE = (
     r"$|`|```|\|\(|\[|$x$ |$ |\begin{a}|\begin{|\text{|<|<a|a |中|中a|Ab-|A b |。|かa中|$aaa |www.|http://|аa|аa |[asy]"
 )
+HOSTILE += r"|a-|a-b ab|a b|the answer is x |`ab`|<ab>|\begin{ab}|aB|abcB|https://ab/"
 HOSTILE += "|\u0301|a\u0301|\u200b|\x00|\ud800|😀|\u202e|<think>|</think>|a|ab, |\\a|{"
 
 
@@ -338,7 +444,8 @@ def test_reasoning_hand_examples():
     assert reasoning("a</think>b") == "a"
     assert reasoning("<think>a") == "a"
     assert reasoning("a") == "a"
-    assert reasoning("z<think>a</think>b<think>c</think>d") == "za</think>bc"
+    assert reasoning("z<think>a</think>b<think>c</think>d") == "z\na</think>b\nc"
+    assert reasoning("<think>a</think>b<think>c") == "a\nc"  # a block that is never closed is no place to hide
 
 
 def test_reward_part_picks_what_is_judged():
@@ -368,6 +475,19 @@ def test_reward_empty_completion_scores_zero(text):
 @pytest.mark.parametrize("text", ["$x = 4$", "42", r"\boxed{4}", "So 4.", "```\nx = 1\n```", "😀"])
 def test_reward_too_few_words_gives_none(text):
     assert grade(text)[:2] == (None, "too_few_words")
+
+
+def test_reward_too_few_words_is_a_neutral_reason():
+    assert LanguageConsistencyReward.neutral_reasons == frozenset({"too_few_words"})
+    wordless = ([r"\boxed{5}", r"\boxed{4}"], ["4", "4"])
+    for composition in (
+        Sum([exact_match_reward, LanguageConsistencyReward("en")]),
+        Product([exact_match_reward, LanguageConsistencyReward("en")]),
+        Min([exact_match_reward, LanguageConsistencyReward("en")]),
+        Gate(LanguageConsistencyReward("en", threshold=0.8), exact_match_reward),
+    ):
+        assert composition(wordless[0], solution=wordless[1]) == [0.0, 1.0]
+    assert LanguageConsistencyReward("en")(wordless[0]) == [None, None]
 
 
 def test_reward_min_words_moves_the_limit():
@@ -416,8 +536,14 @@ def test_language_code_unknown_says_what_was_meant():
         ({"part": "think"}, "part must be one of 'reasoning', 'answer', 'all', not 'think'"),
         ({"threshold": 0}, r"threshold must be a share in \(0, 1\], not 0"),
         ({"threshold": 1.5}, "threshold must be"),
-        ({"min_words": 0}, "min_words must be at least 1, not 0"),
+        ({"threshold": "a"}, "threshold must be a share .* not 'a'"),
+        ({"threshold": True}, "threshold must be a share .* not True"),
+        ({"threshold": float("nan")}, "threshold must be a share .* not nan"),
+        *(({"min_words": value}, f"min_words={value!r}: it must be") for value in (0, 1.5, True, "a", float("nan"))),
         ({"candidates": "de"}, "candidates must be a list"),
+        ({"candidates": 5}, "candidates must be a list of languages, not 5"),
+        ({"candidates": [5]}, "candidates must be .* not 5"),
+        *(({"column": value}, f"column={value!r}: it must be a name") for value in (None, 5, "", " ")),
     ],
 )
 def test_reward_bad_setting_raises(settings, message):

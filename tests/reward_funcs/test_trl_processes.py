@@ -274,3 +274,18 @@ def test_example_runs_on_the_tiny_model(tmp_path):
     assert list(frame["gated_accuracy_reward"]) == list(frame["think_format_reward"]) == [0.0] * 8
     assert set(frame["gated_accuracy_reward/reason"]) == {"gate_closed"}
     assert (tmp_path / "grpo-with-rewards" / "model.safetensors").is_file()
+    assert (tmp_path / "grpo-with-rewards" / "completions" / "completions_00001.parquet").is_file()
+    assert "grpo-with-rewards/completions/*.parquet" in run.stdout and "┃" not in run.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("completions", "generations"), [(4, 8), (10, 4), (0, 2), (4, 1)])
+def test_example_refuses_sizes_that_do_not_fit(tmp_path, completions, generations):
+    sizes = ["--completions", str(completions), "--num_generations", str(generations)]
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "grpo_with_rewards.py"), "--model", "tiny", *sizes],
+        **{"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 300},
+    )
+    assert run.returncode == 2
+    sentence = f"--completions {completions} must be a multiple of --num_generations {generations}"
+    assert sentence in " ".join(run.stderr.splitlines())

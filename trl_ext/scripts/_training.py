@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -131,7 +132,24 @@ def load_reward(name: str) -> Any:
     if isinstance(reward, type) or not callable(reward):
         kind = "class; give a function, or an object made of it" if isinstance(reward, type) else "module or value"
         raise UserError(f"the reward {name!r} is a {kind}")
+    _refuse_other_signature(reward, name)
     return reward
+
+
+def _refuse_other_signature(reward: Any, name: str) -> None:
+    """Refuse a function that cannot be called with `completions=`, such as one that makes a reward."""
+    import inspect
+
+    try:
+        parameters = inspect.signature(reward).parameters
+    except (TypeError, ValueError):  # some callables written in C do not say
+        return
+    if "completions" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return
+    raise UserError(
+        f"{name}({', '.join(parameters)}) is no reward, which is called with completions=...; if it makes one, call it "
+        "in a module of yours and name the result"
+    )
 
 
 def _known_reward(name: str) -> Any:
@@ -144,6 +162,8 @@ def _known_reward(name: str) -> Any:
 
     if hasattr(trl.rewards, name):
         return getattr(trl.rewards, name)
+    if importlib.util.find_spec(name) is not None or Path(f"{name}.py").is_file():
+        raise UserError(f"the reward {name!r} is a module; name a function in it: {name}.some_reward")
     known = sorted({*ours, *(n for n in dir(trl.rewards) if n.endswith("_reward"))})
     raise UserError(f"unknown reward {name!r}{did_you_mean(name, known)}; or give it as module.function")
 
@@ -157,7 +177,12 @@ def _import_reward(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not module_name.startswith(error.name):
             raise  # the reward's own module lacks something: its traceback says what
-        raise UserError(f"the reward {name}: there is no module {error.name!r} here or installed") from error
+        modules = ["reward_funcs", "trl.rewards", *(path.stem for path in Path().glob("*.py"))]
+        hint = did_you_mean(module_name, modules)
+        raise UserError(f"the reward {name}: there is no module {error.name!r} here or installed{hint}") from error
+    except SyntaxError as error:
+        where = f"{Path(error.filename or module_name).name}, line {error.lineno}"
+        raise UserError(f"the reward {name}: {where} is no Python: {error.msg}") from error
     if not hasattr(module, attribute):
         raise UserError(f"the reward {name}: {module_name} has no {attribute!r}{did_you_mean(attribute, dir(module))}")
     return getattr(module, attribute)
@@ -165,10 +190,10 @@ def _import_reward(name: str) -> Any:
 
 def load_data(script_args: Any) -> Any:
     """Splits of a Hub data set, a folder of `save_to_disk`, or one JSON, JSONL, parquet or CSV file."""
-    from datasets import DatasetDict, load_dataset, load_from_disk
+    from datasets import DatasetDict, load_from_disk
 
     name = script_args.dataset_name
-    if name is None:
+    if name is None or not name.strip():
         raise UserError("name the data: --dataset_name with a Hub id, a folder, or a JSON, JSONL, parquet or CSV file")
     path = Path(name)
     if path.is_file():
@@ -183,13 +208,29 @@ def load_data(script_args: Any) -> Any:
         except IndexError as error:  # what `datasets` 5 raises for a data set that was saved without rows
             raise UserError(f"{name} holds no rows") from error
         return data if isinstance(data, DatasetDict) else {script_args.dataset_train_split: data}
-    return load_dataset(name, name=script_args.dataset_config, streaming=script_args.dataset_streaming)
+    return _load_folder_or_hub(path, script_args)
+
+
+def _load_folder_or_hub(path: Path, script_args: Any) -> Any:
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetGenerationError
+
+    name, settings = script_args.dataset_name, {"streaming": script_args.dataset_streaming}
+    if not path.is_dir():
+        return load_dataset(name, name=script_args.dataset_config, **settings)
+    try:  # `datasets` makes a name of the last part, and "." has none
+        return load_dataset(str(path.resolve()), name=script_args.dataset_config, **settings)
+    except (DatasetGenerationError, ValueError, OSError) as error:
+        reason = str(error.__cause__ or error).strip().split("\n")[0]
+        raise UserError(f"the folder {name} cannot be read as a data set; name one file of it ({reason})") from error
 
 
 def _load_file(path: Path, split: str) -> Any:
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError
 
+    if _is_blank(path):
+        raise UserError(f"{path} holds no rows")
     try:
         data = load_dataset(DATA_LOADERS[path.suffix], data_files={split: str(path)})
     except (DatasetGenerationError, StopIteration) as error:
@@ -198,6 +239,17 @@ def _load_file(path: Path, split: str) -> Any:
     if not len(data[split]):
         raise UserError(f"{path} holds no rows")
     return data
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether a JSON file holds white space or an empty list, for which `datasets` has no words of its own."""
+    if DATA_LOADERS[path.suffix] != "json":
+        return False
+    with path.open("rb") as file:
+        seen = b""
+        while len(seen) < 3 and (block := file.read(1 << 16)):
+            seen += b"".join(block.split())
+    return seen in (b"", b"[]")
 
 
 def pick_split(data: Any, split: str) -> Any:

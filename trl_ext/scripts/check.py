@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +13,12 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from trl_ext._text import did_you_mean
+from trl_ext.cli import DEBUG_VARIABLE
 from trl_ext.errors import UsageError, UserError
 
 _DESCRIPTION = """\
 Put every gold of a data set as the completion that answers with it, and grade that: a gold that does not score 1.0
-against itself can never be rewarded. Exit status 1 when the rate is below the threshold.
+against itself can never be rewarded. Exit status 1 when the rate is below the threshold, 2 after an error.
 """
 _EXAMPLE = "example: trl-ext check accuracy_reward --dataset HuggingFaceH4/MATH-500 --split test --column answer"
 
@@ -42,9 +44,22 @@ def main(argv: list[str]) -> int:
         0, or 1 when fewer golds than the threshold score 1.0.
 
     Raises:
-        UserError: For a reward, data or a column that is not there; [`UsageError`] for a wrong call.
+        UsageError: For a wrong call, and for a reward, data or a column that is not there: status 2, so that scripts
+            can tell it from golds that fail.
     """
     args = _arguments(argv)
+    try:
+        return _checked(args)
+    except UserError as error:
+        raise UsageError(str(error)) from error
+    except (ValueError, OSError) as error:
+        raise UsageError(f"{error} ({DEBUG_VARIABLE}=1 shows where)") from error
+
+
+def _checked(args: argparse.Namespace) -> int:
+    if not args.dataset.strip():
+        raise UserError("--dataset needs a Hub id, a folder, or a .json, .jsonl, .parquet or .csv file")
+    _refuse_unwritable(args.json)
     from trl_ext.scripts._training import load_data, load_reward, pick_split
 
     reward = load_reward(args.reward)
@@ -63,6 +78,19 @@ def main(argv: list[str]) -> int:
         _print(f"below the threshold {args.threshold:g}")
         return 1
     return 0
+
+
+def _refuse_unwritable(file: str | None) -> None:
+    """Refuse a place for the report before any work is done for it."""
+    if file is None:
+        return
+    folder = Path(file).absolute().parent
+    if Path(file).is_dir():
+        raise UserError(f"--json {file} is a folder; name a file")
+    if not folder.is_dir():
+        raise UserError(f"--json {file}: there is no folder {folder}")
+    if not os.access(Path(file) if Path(file).exists() else folder, os.W_OK):
+        raise UserError(f"--json {file} cannot be written")
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
@@ -109,17 +137,20 @@ def _number(kind: type, low: float, high: float = math.inf) -> Callable[[str], f
 
 
 def _report(rows: Any, reward: Any, args: argparse.Namespace) -> Any:
-    from reward_funcs.check import check_golds, gold_column, shown
+    from reward_funcs.check import NoGolds, check_golds, gold_column, puzzle_columns, shown
 
     columns = getattr(rows, "column_names", None)  # not known of every streamed data set
     column = args.column or gold_column(reward)
-    if columns is not None and column not in columns:
+    puzzle = puzzle_columns(reward)
+    if columns is not None and column not in columns and not (puzzle and {*puzzle} <= {*columns}):
         known = ", ".join(shown(name) for name in columns)
         raise UserError(f"the data has no column {column!r}; name that of the golds with --column: {known}")
     if hasattr(rows, "__len__") and not len(rows):
         raise UserError(f"{args.dataset} holds no rows in the split {args.split!r}")
     try:
         return check_golds(rows, reward, solution_column=args.column, max_rows=args.max_rows)
+    except NoGolds as error:
+        raise UserError(str(error)) from error
     finally:
         close = getattr(reward, "close", None)
         if callable(close):

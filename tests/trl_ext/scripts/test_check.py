@@ -42,6 +42,14 @@ answer_reward = Digits(solution_column="answer")
 
 def broken_reward(completions, **columns):
     raise KeyError("bug")
+
+
+def choosy_reward(completions, **columns):
+    raise ValueError("a value that I do not like")
+
+
+def make_reward(weight):
+    return digits_reward
 '''
 GOLDS = ["4", "5", "x\x1b[2J", None, "4"]
 
@@ -130,6 +138,22 @@ def test_every_kind_of_data_is_read(here, kind):
     assert _check(dataset=f"d.{kind}") == 0
 
 
+def test_puzzles_need_no_column_of_golds(here, capsys):
+    (here / "puzzles.jsonl").write_text('{"target": 24, "nums": [4, 6]}\n')
+    assert _check(reward="countdown_reward", dataset="puzzles.jsonl") == 0
+    assert "1 of 1" in capsys.readouterr().out
+
+
+def test_function_of_trl_is_checked_on_prompts_that_are_texts(here):
+    (here / "four.jsonl").write_text('{"prompt": "p", "solution": "$4$"}\n')
+    assert _check(reward="trl.rewards.accuracy_reward", dataset="four.jsonl") == 0
+
+
+def test_report_that_cannot_be_written_is_refused_before_the_work(here, capsys):
+    for file, sentence in (("no/report.json", "there is no folder"), (".", "--json . is a folder; name a file")):
+        _refused(capsys, 2, sentence, "--json", file, reward="check_rewards.broken_reward")
+
+
 def test_bare_name_is_looked_up_in_reward_funcs(here, capsys):
     assert _check("--column", "answer", reward="exact_match_reward") == 0
     assert capsys.readouterr().out.startswith("100.00 %")
@@ -189,13 +213,38 @@ def test_call_without_reward_or_data_exits_2(here, capsys, argv):
         ([], {"reward": "acuracy_reward"}, "unknown reward 'acuracy_reward'; did you mean 'accuracy_reward'?"),
         ([], {"reward": "check_rewards.digit_reward"}, "has no 'digit_reward'; did you mean 'digits_reward'?"),
         ([], {"reward": "check_rewards.Digits"}, "is a class; give a function, or an object made of it"),
+        ([], {"reward": "check_rewards.make_reward"}, "check_rewards.make_reward(weight) is no reward, which"),
+        ([], {"reward": "os.path.join"}, "os.path.join(a, p) is no reward"),
+        ([], {"reward": "trl.rewards.get_soft_overlong_punishment"}, "if it makes one, call it in a module of yours"),
+        ([], {"reward": "check_rewards"}, "is a module; name a function in it: check_rewards.some_reward"),
+        ([], {"reward": "check_reward.digits_reward"}, "there is no module 'check_reward' here or installed; did you"),
+        ([], {"reward": "unfinished.some_reward"}, "unfinished.py, line 1 is no Python: "),
+        ([], {"reward": "cosine_length_reward"}, "check its accuracy part: accuracy_reward"),
+        ([], {"reward": "language_consistency_reward"}, "language_consistency_reward reads no golds; check the reward"),
+        ([], {"dataset": ""}, "--dataset needs a Hub id, a folder"),
+        ([], {"dataset": "blank.jsonl"}, "blank.jsonl holds no rows"),
+        ([], {"dataset": "list.json"}, "list.json holds no rows"),
     ],
 )
-def test_call_that_cannot_work_is_one_line_and_exits_1(here, capsys, argv, names, sentence):
+def test_call_that_cannot_work_is_one_line_and_exits_2(here, capsys, argv, names, sentence):
     DatasetDict(train=Dataset.from_dict({"solution": ["4"]})).save_to_disk("rows")
     Dataset.from_dict({"solution": ["4"]}).select([]).save_to_disk("none")
-    (here / "empty.jsonl").write_text("")
-    _refused(capsys, 1, sentence, *argv, **names)
+    for name, text in (
+        ("empty.jsonl", ""),
+        ("blank.jsonl", "\n \n"),
+        ("list.json", " [ ]\n"),
+        ("unfinished.py", "def ("),
+    ):
+        (here / name).write_text(text)
+    _refused(capsys, 2, sentence, *argv, **names)
+
+
+def test_error_of_the_reward_exits_2_and_says_how_to_see_where(here, capsys, monkeypatch):
+    assert _check(reward="check_rewards.choosy_reward") == 2
+    assert "a value that I do not like (TRL_EXT_DEBUG=1 shows where)" in capsys.readouterr().err
+    monkeypatch.setenv("TRL_EXT_DEBUG", "1")
+    with pytest.raises(ValueError, match="a value that I do not like"):
+        _check(reward="check_rewards.choosy_reward")
 
 
 def test_bug_in_the_reward_raises(here):

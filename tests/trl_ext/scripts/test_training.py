@@ -100,6 +100,7 @@ def here(tmp_path, monkeypatch):
     code = "def short_reward(completions, **kwargs):\n    return [1.0 for _ in completions]\n"
     _file(tmp_path / "own_rewards.py", code)
     _file(tmp_path / "broken_rewards.py", "import a_module_that_is_not_there\n")
+    _file(tmp_path / "syntax_rewards.py", "x = 1\ndef (:\n")
     yield tmp_path
     for name in ("own_rewards", "broken_rewards"):
         sys.modules.pop(name, None)
@@ -129,7 +130,12 @@ def test_reward_of_reward_funcs_loads_no_trl(here):
         ("AccuracyReward", r"unknown reward 'AccuracyReward'; did you mean 'accuracy_reward'\?"),
         ("reward_funcs.Sum", "the reward 'reward_funcs.Sum' is a class; give a function, or an object made of it"),
         ("reward_funcs.base", "the reward 'reward_funcs.base' is a module or value"),
-        ("nowhere.some_reward", "there is no module 'nowhere' here or installed"),
+        ("nowhere.some_reward", "there is no module 'nowhere' here or installed$"),
+        ("own_reward.short_reward", r"no module 'own_reward' here or installed; did you mean 'own_rewards'\?"),
+        ("reward_func.accuracy_reward", r"no module 'reward_func' here or installed; did you mean 'reward_funcs'\?"),
+        ("own_rewards", "'own_rewards' is a module; name a function in it: own_rewards.some_reward"),
+        ("syntax_rewards.some_reward", "syntax_rewards.py, line 2 is no Python: "),
+        ("os.path.join", r"os.path.join\(a, p\) is no reward, which is called with completions="),
         ("trl.nowhere.some_reward", "there is no module 'trl.nowhere' here or installed"),
         ("own_rewards.shrt_reward", r"own_rewards has no 'shrt_reward'; did you mean 'short_reward'\?"),
     ],
@@ -173,9 +179,28 @@ def test_data_is_read_from_a_file_or_a_saved_folder(tmp_path, kind):
         assert len(_training.pick_split(loaded, "test")) == 2
 
 
+@pytest.mark.parametrize("text", ["", "\n \n", "[]", " [\n]\n"])
+def test_json_without_rows_is_refused(tmp_path, text):
+    with pytest.raises(UserError, match="holds no rows"):
+        _load(_file(tmp_path / "rows.json", text))
+
+
+def test_folder_of_files_is_read_and_one_of_several_kinds_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _file(tmp_path / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS))
+    for name in (".", tmp_path):
+        assert _load(name)["train"]["solution"] == ["2", "4"]
+    _file(tmp_path / "rows.csv", "a,b\n1,2\n1,2,3\n")
+    (tmp_path / "rows.jsonl").unlink()
+    _file(tmp_path / "model.bin", "x")
+    with pytest.raises(UserError, match=r"the folder \. cannot be read as a data set; name one file of it"):
+        _load(".")
+
+
 def test_data_without_a_name_or_in_an_unknown_format_is_refused(tmp_path):
-    with pytest.raises(UserError, match="name the data: --dataset_name"):
-        _load(None)
+    for name in (None, "", " "):
+        with pytest.raises(UserError, match="name the data: --dataset_name"):
+            _load(name)
     with pytest.raises(UserError, match=r"is a .txt file; give one of .json, .jsonl, .parquet, .csv"):
         _load(_file(tmp_path / "rows.txt", "x"))
 
