@@ -39,7 +39,10 @@ _LEAD_WORDS = re.compile(
     r"(?:the\s+)?(?:(?:correct|right|final|best)\s+)?"
     r"(?P<noun>options?|choices?|letters?|answers?|numbers?)(?:\s+is\b)?\s*:?(?:\s+|(?=[(\[]))"
     r"|(?:is|either|both|definitely|clearly|most\s+likely|probably|indeed|therefore|with|that"
-    r"|to\s+(?:choose|pick|select|go\s+with))\s+",
+    r"|to\s+(?:choose|pick|select|go\s+with))\s+"
+    # la B, die Antwort B: an article before a letter
+    r"|(?:la|el|le|il|die|der|das)\s+(?:(?:opci[oó]n|option|opzione|letra|lettre|lettera|antwort|réponse)\s+)?"
+    r"(?=[(\[]?[A-Z][)\]]?[.,;!]*(?:\s|$))",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
@@ -56,11 +59,24 @@ _CONNECTIVE = re.compile(
 # what follows is the reason, another sentence, or said of other options
 _STOP = re.compile(
     r"(?<![ (\[]\w)(?<!^\w)[.!?;](?=\s|$)"
-    r"|\b(?:because|since|as|which|not|rather|instead|but|so|due|for|while|whereas|unlike|than)\b"
+    r"|\b(?:because|since|as|which|not|rather|instead|but|so|due|for|while|whereas|unlike|than)\b",
+    re.IGNORECASE,
 )
+_MAYBE = r"maybe|perhaps|possibly|probably|potentially|alternatively|otherwise|unless"
 _JOIN = re.compile(
-    r"\s*(?:(?P<word>\b(?:and/or|or|and|oder|und|ou|et|y)\b|[/&|+]|或者?|和|与)|[,;、])\s*"
-    r"(?:(?:and|or|also|the|option|choice)\s+){0,3}|[\s,;.]*"
+    rf"\s*\(?(?:(?P<word>\b(?:and/or|or|and|oder|und|ou|et|y|{_MAYBE})\b|[/&|+]{{1,2}}|∨|\\\\"
+    r"|\\(?:lor|vee)(?![a-z])|或者?|和|与)|[,;、])\s*"
+    rf"(?:(?:and|or|also|even|the|option|choice|{_MAYBE})\s+){{0,4}}|[\s,;.]*"
+)
+# right behind a label only: an option's text may hold a formula
+_ARROW = re.compile(
+    r"\s*(?:[-=]{1,2}>|[→⇒]|\\(?:to|(?:long)?rightarrow)(?![A-Za-z]))\s*[(\[]?(?P<label>[A-Za-z0-9]{1,2})\b"
+)
+# what takes back the option it stands behind
+_DENIED = re.compile(
+    r"[\s*_\"'”’)\].:]*(?:(?:is|was)\s+(?:\w+\s+)?(?:false|wrong|incorrect|untrue|not)\b|(?:isn|wasn)['’]t\b"
+    r"|\?+[\s*_]*(?:no|nope|not|wrong|false)\b)",
+    re.IGNORECASE,
 )
 _JOINED_LABEL = re.compile(
     r"(?P<open>[(\[]?)(?P<label>[a-z]{1,16}|[0-9]{1,2})(?![a-z0-9])(?P<close>[)\]]|[.:](?=\s|$)|)"
@@ -79,6 +95,15 @@ _POSITION = re.compile(
     rf"(?:the\s+)?(?P<ordinal>{'|'.join(_ORDINALS)})(?:\s+(?:option|choice|answer|one|alternative|statement)\b|\s*[.!]?$)",
     re.IGNORECASE,
 )
+
+
+_NUMBER = re.compile(r"[(\[#]{0,2}\s?(?P<number>[0-9]{1,2})\s?[)\]]?[.:;!]{0,3}(?![\w.,]\w)")
+_REASON = re.compile(r"\s*$|,?\s+(?:because|since|as|which)\b", re.IGNORECASE)
+_TEXT_AND_LABEL = re.compile(
+    r"(?P<text>.*\S)\s*[(\[]\s*(?:(?:option|choice)\s+)?(?P<label>\w{1,16})\s*[)\]][.!]?", re.I
+)
+_CAPITAL = re.compile(r"(?<![\w\\'’\-])(?P<open>[(\[]?)(?P<label>[A-Z])(?![\w'’\-^+#%(]|\s?=)(?P<closed>[)\]]?)")
+_ARTICLE = re.compile(r"\s[a-z]")
 
 
 def comparable(text: str) -> str:
@@ -121,10 +146,55 @@ def read_statement(text: str, options: Options, *, announced: bool = True) -> Sa
         if lead is None:
             break
         text = text[lead.end() :].strip()
-        number = re.match(r"#?([0-9]{1,2})(?![\w.,]\w)", text)
-        if options.known and lead["noun"] and number and number[1] not in options.labels:
-            return _at(int(number[1]) - 1, options)
+        said = _numbered(text, options) if (lead["noun"] or "").lower().startswith(("option", "choice")) else None
+        if said is not None:
+            return said
     return _started(text, options, announced)
+
+
+def names_others(text: str, said: Said, options: Options) -> bool:
+    r"""Whether the content of a box or of an answer tag names options besides the one that it says.
+
+    Of a label in brackets or before a colon, point or dash, the text follows, which may hold any letter: others count
+    in brackets then. Otherwise every capital that is a label counts, and with the options known every text of one.
+
+    Args:
+        text (`str`): the content.
+        said (`Said`): what [`read_statement`] reads in it.
+        options (`Options`): the options.
+
+    Example:
+
+    ```python
+    >>> content = r"B\\lor C"
+    >>> names_others(content, read_statement(content, UNKNOWN), UNKNOWN)
+    True
+
+    ```
+    """
+    if len(said.positions) != 1:
+        return False
+    (position,) = said.positions
+    text = statement(text.replace("\\\\", " "))
+    stop = _STOP.search(text)
+    text = text[: stop.start()] if stop else text
+    own = next((one for one in _CAPITAL.finditer(text) if options.labels.get(one["label"]) == position), None)
+    rest = text[own.end() :] if own else ""
+    only_closed = own is None or bool(own["closed"]) or re.match(r"[.:]\s|\s[-–—]\s", rest) is not None
+    words = comparable(rest if own else text)
+    known = options.texts[position] if options.texts else ""
+    if known and _starts_with(words, known):
+        words, rest = words[len(known) :], ""
+    for other in _CAPITAL.finditer(rest):
+        name = other["label"]
+        place = options.labels.get(name) if options.known or name <= "J" else None
+        article = name in "AI" and not other["closed"] and _ARTICLE.match(rest, other.end())
+        if place not in (None, position) and not article and not (only_closed and not other["closed"]):
+            return True
+    return any(
+        place != position and len(one) > 2 and one.isalpha() and one not in known and re.search(rf"\b{one}\b", words)
+        for place, one in enumerate(options.texts)
+    )
 
 
 def opens_with_option(line: str, options: Options) -> bool:
@@ -137,6 +207,8 @@ def opens_with_option(line: str, options: Options) -> bool:
 def is_bare_option(line: str, options: Options) -> bool:
     """Whether a line holds a label, an option's text, or both, and no other word."""
     text = statement(line)
+    if _labelled_behind(text, options) is not None:
+        return True
     label = _LABEL.match(text)
     return comparable(text) in options.texts or (
         label is not None and comparable(text[label.end() :]) in ("", *options.texts)
@@ -145,6 +217,27 @@ def is_bare_option(line: str, options: Options) -> bool:
 
 def _at(position: int, options: Options) -> Said:
     return Said(frozenset({position})) if 0 <= position < len(options.texts) else Said(frozenset(), "wrong")
+
+
+def _numbered(text: str, options: Options) -> Said | None:
+    """The option at the place that a number says, where numbers are no labels."""
+    number = _NUMBER.match(text)
+    if not options.known or number is None or number["number"] in options.labels:
+        return None
+    position, rest = int(number["number"]) - 1, text[number.end() :]
+    if 0 <= position < len(options.texts) and _starts_with(_tail(rest), options.texts[position]):
+        return _with_rest(rest, position, options)
+    return _at(position, options) if _REASON.match(rest) else None
+
+
+def _labelled_behind(text: str, options: Options) -> Said | None:
+    """An option's text with a label in brackets behind it."""
+    both = _TEXT_AND_LABEL.fullmatch(text) if text.endswith((")", "]", ").", "].")) else None
+    position = options.labels.get(both["label"].upper()) if both else None
+    words = comparable(both["text"]) if both else ""
+    if position is None or not words or words not in options.texts:
+        return None
+    return Said(frozenset({position})) if words == options.texts[position] else Said(frozenset(), "contradiction")
 
 
 def _whole(text: str, options: Options) -> Said | None:
@@ -157,13 +250,30 @@ def _whole(text: str, options: Options) -> Said | None:
     matches = frozenset(place for place, one in enumerate(options.texts) if one and one == words)
     if matches:
         return Said(matches)
+    behind = _labelled_behind(text, options)
+    if behind is not None:
+        return behind
+    # a number is a place where it can be no value
+    number = None if any(char.isdigit() for one in options.texts for char in one) else _numbered(text, options)
+    if number is not None:
+        return number
     if bare and bare[1].isupper() and list(name) == sorted(set(name)) and set(name) <= set(options.labels):
         return Said(frozenset(options.labels[letter] for letter in name))
-    position = _POSITION.match(text) if options.known else None
-    if position is None:
+    return _by_place(text, options) if options.known else None
+
+
+def _by_place(text: str, options: Options) -> Said | None:
+    """The second option, and the third one where it is named as well."""
+    place = _POSITION.match(text)
+    if place is None:
         return None
-    ordinal = _ORDINALS[position["ordinal"].casefold()]
-    return _at(ordinal % len(options.texts) if ordinal < 0 else ordinal, options)
+    stop = _STOP.search(text)
+    end = stop.start() if stop and stop.start() > place.end() else len(text)
+    places = [_ORDINALS[one["ordinal"].casefold()] for one in _POSITION.finditer(text, 0, end)]
+    positions = {one % len(options.texts) if one < 0 else one for one in places}
+    if len(positions) == 1:
+        return _at(positions.pop(), options) if not _DENIED.match(text, place.end()) else Said(frozenset(), "wrong")
+    return Said(frozenset(position for position in positions if position < len(options.texts)), "several_answers")
 
 
 def _started(text: str, options: Options, announced: bool) -> Said | None:
@@ -205,6 +315,10 @@ def _started_by_text(text: str, options: Options) -> Said | None:
 def _with_rest(rest: str, position: int, options: Options) -> Said:
     """An option and what is said after it: its text, that of another one, or further options."""
     words = _tail(rest)
+    if options.texts and _starts_with(words, options.texts[position]):
+        rest = words[len(options.texts[position]) :]
+    if _DENIED.match(rest):
+        return Said(frozenset(), "wrong")
     other = _longest_start(words, options)
     if other is not None:
         after = words[len(options.texts[other]) :]
@@ -218,6 +332,9 @@ def _with_rest(rest: str, position: int, options: Options) -> Said:
         place = options.labels.get((later["enclosed"] or later["label"]).upper())
         if place is not None:
             joined.add(place)
+    arrow = _ARROW.match(rest)
+    if arrow and arrow["label"].upper() in options.labels:
+        joined.add(options.labels[arrow["label"].upper()])
     return Said(frozenset({position, *joined}))
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from reward_funcs.base import Batch
+from reward_funcs.base import Batch, Grade, Reward
 
 Part = Callable[..., Any]
 
@@ -55,7 +55,7 @@ def _reward(value: Any, path: str, index: int) -> float | None:
         if isinstance(value, (str, bytes)):
             raise TypeError
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.inf
     if math.isinf(number):
         raise ValueError(
@@ -70,6 +70,31 @@ def check_number(found: Sequence[Any], batch: Batch, path: str) -> None:
         raise ValueError(
             f"the reward {path} returned {len(found)} rewards for {len(batch)} completions; it must return one for each"
         )
+
+
+def checked_grades(part: Reward, batch: Batch, path: str) -> list[Grade]:
+    """Grades of a [`Reward`], which come with a finite reward or `None` for each completion.
+
+    Raises:
+        ValueError: When they do not; the message names the part by its path.
+    """
+    grades = part.grade(batch)
+    check_number(grades, batch, path)
+    return [
+        grade if grade.reward is None else grade._replace(reward=_reward(grade.reward, path, index))
+        for index, grade in enumerate(grades)
+    ]
+
+
+def listed_parts(parts: Any, owner: str) -> tuple[Part, ...]:
+    """The parts of a composition from the list of them.
+
+    Raises:
+        ValueError: When it is one reward, or no list at all.
+    """
+    if isinstance(parts, (str, bytes)) or not isinstance(parts, Iterable):
+        raise ValueError(f"{owner} got {parts!r:.60} as parts; give it a list of rewards: {owner}([f, g])")
+    return tuple(parts)
 
 
 def unwrapped(part: Any) -> Any:

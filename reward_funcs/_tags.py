@@ -8,52 +8,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reward_funcs.extract import completion_text
+from reward_funcs.extract import ANSWER_CLOSE, ANSWER_OPEN, THINK_CLOSE, THINK_OPEN, completion_text
 
-THINK_OPEN, THINK_CLOSE, ANSWER_OPEN, ANSWER_CLOSE = TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+TAGS = (THINK_OPEN, THINK_CLOSE, ANSWER_OPEN, ANSWER_CLOSE)
 LABELS = dict(zip(TAGS, ("think_open", "think_close", "answer_open", "answer_close"), strict=True))
 TAG = re.compile(r"</?(?:think|answer)>")
 
-# What ends a turn in the common templates: TRL decodes without it, other callers may not.
-END_TOKENS = (
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<|return|>",
-    "<end_of_turn>",
-    "<eos>",
-    "<pad>",
-    "</s>",
-    "<｜end▁of▁sentence｜>",
+# The same tags as a model also writes them: in capitals, with spaces, in fullwidth brackets, and <thinking>.
+_LIKE_TAG = re.compile(
+    r"[<\uff1c]\s{0,3}(?P<close>/?)\s{0,3}(?P<name>think|answer)(?:(?<=think)ing)?\s{0,3}[>\uff1e]", re.IGNORECASE
 )
+
 # Letters and symbols by their Unicode category that show nothing: Hangul fillers and the empty Braille pattern.
 _INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800")
-# An answer may be a sign (+, ?, ∅); these are what a template writes in the place of one.
-_PLACEHOLDERS = frozenset("._…·")
-
-
-def without_end_tokens(text: str) -> str:
-    """A text without the end-of-turn and padding tokens at its end, see `END_TOKENS`; else as it is.
-
-    Example:
-
-    ```python
-    >>> without_end_tokens("so 4<|im_end|>")
-    'so 4'
-
-    ```
-    """
-    kept = end = len(text)
-    while True:
-        while end and text[end - 1].isspace():
-            end -= 1
-        token = next((token for token in END_TOKENS if text.endswith(token, 0, end)), None)
-        if token is None:
-            return text[:kept]
-        kept = end = end - len(token)
+# An answer may be a mathematical sign (+, ∅); these are what a template writes in the place of one.
+_PLACEHOLDERS = frozenset("|~·⋅∙⋮⋯⋰⋱")
+# What shows nothing by itself: tags, entities of spaces and dots, commands of LaTeX for form, space and dots.
+_MARKUP = (
+    r"</?[A-Za-z!][^<>]{0,300}>|&(?:nbsp|ensp|emsp|thinsp|zwnj|zwj|shy|hellip|mdash|ndash|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
+    r"|\\(?:f?box(?:ed)?|m?box|text[a-z]{0,8}|math(?:bf|it|rm|sf|tt|bb|cal|frak|scr|ord)?|operatorname|emph|left|right|q?quad"
+    r"|[lcdv]?dots[a-z]?|displaystyle|(?:begin|end)\s{0,3}\{[^{}]{0,40}\}|[hv]space\*?\s{0,3}\{[^{}]{0,40}\}"
+    r"|[hv]?phantom\s{0,3}\{[^{}]{0,400}\}|par|newline|noindent|item|hline|null|strut)(?![A-Za-z])"
+)
+_SHOWN = re.compile(rf"{_MARKUP}|(?P<word>[^\W_])|(?P<sign>[^\w\s])")
 
 
 def has_words(text: str) -> bool:
@@ -61,17 +38,37 @@ def has_words(text: str) -> bool:
     return any(char.isalnum() and char not in _INVISIBLE for char in text)
 
 
-def shows_answer(text: str) -> bool:
-    """Whether there is a visible character other than those of an ellipsis."""
-    return any(
-        unicodedata.category(char)[0] in "LNPS" and char not in _INVISIBLE and char not in _PLACEHOLDERS
-        for char in text
-    )
+def says_something(text: str, *, signs: bool) -> bool:
+    r"""Whether there is a letter or digit outside the markup, or, with `signs`, a mathematical sign.
+
+    Example:
+
+    ```python
+    >>> [says_something(text, signs=True) for text in ("4", "+", r"\boxed{}", "<br>", "**", "...")]
+    [True, True, False, False, False, False]
+
+    ```
+    """
+    for match in _SHOWN.finditer(text):
+        char = match["word"] or match["sign"]
+        if char is None or char in _INVISIBLE:
+            continue
+        if match["word"] or (signs and unicodedata.category(char) == "Sm" and char not in _PLACEHOLDERS):
+            return True
+    return False
 
 
 def open_block(prompt: Any) -> str:
-    """The `<think>` at the end of a prompt with the whitespace after it, `""` where there is none."""
+    """The `<think>` at the end of a prompt with the whitespace after it, `""` where there is none.
+
+    Raises:
+        ValueError: For a prompt that is neither a text nor a list of messages.
+    """
+    if prompt is None:
+        return ""
     if not isinstance(prompt, str):
+        if not isinstance(prompt, (list, tuple)) or not all(isinstance(message, Mapping) for message in prompt):
+            raise ValueError(f"prompts must hold texts or lists of messages; one is {prompt!r:.60}")
         if not prompt or prompt[-1].get("role") != "assistant":
             return ""
         prompt = completion_text(prompt)
@@ -97,8 +94,10 @@ def tag_faults(text: str, *, require_answer: bool, allow_empty: bool) -> dict[st
     """What is wrong with each tag that the format asks for; nothing where the text is in the format."""
     matches = list(TAG.finditer(text))
     counts = Counter(match.group() for match in matches)
-    spans = {match.group(): match.span() for match in matches if counts[match.group()] == 1}
-    with_answer = require_answer or bool(counts[ANSWER_OPEN] or counts[ANSWER_CLOSE])
+    like = Counter(f"<{match['close']}{match['name'].lower()}>" for match in _LIKE_TAG.finditer(text))
+    # like[tag] counts the tag itself as well: one that is written differently elsewhere does not stand once
+    spans = {match.group(): match.span() for match in matches if like[match.group()] == 1}
+    with_answer = require_answer or bool(like[ANSWER_OPEN] or like[ANSWER_CLOSE])
     faults = {}
     for i, tag in enumerate(TAGS if with_answer else TAGS[:2]):
         if tag not in spans:
@@ -130,11 +129,11 @@ def _content_faults(
     before, thought = between(None, THINK_OPEN), between(THINK_OPEN, THINK_CLOSE)
     if before is not None and before.strip():
         faults[THINK_OPEN] = "text_before_think"
-    if thought is not None and not allow_empty and not has_words(thought):
+    if thought is not None and not allow_empty and not says_something(thought, signs=False):
         faults[THINK_OPEN] = faults[THINK_CLOSE] = "empty_think"
     if not with_answer:
         rest = between(THINK_CLOSE, None)
-        if rest is not None and not shows_answer(rest):
+        if rest is not None and not says_something(rest, signs=True):
             faults.setdefault(THINK_CLOSE, "missing_answer")
         return faults
     gap, answer, after = (
@@ -146,7 +145,7 @@ def _content_faults(
         faults[ANSWER_OPEN] = "text_before_answer"
     if require_answer and after is not None and after.strip():
         faults[ANSWER_CLOSE] = "text_after_answer"
-    if answer is not None and not shows_answer(answer):
+    if answer is not None and not says_something(answer, signs=True):
         faults[ANSWER_OPEN] = faults[ANSWER_CLOSE] = "empty_answer"
     return faults
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -10,7 +10,10 @@ from copy import copy
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from reward_funcs.extract import completion_text
+from reward_funcs._settings import check_flag as check_flag
+from reward_funcs._settings import check_name as check_name
+from reward_funcs._settings import check_setting as check_setting
+from reward_funcs.extract import completion_text, without_end_tokens
 
 LogExtra = Callable[[str, list[Any]], None]
 LogMetric = Callable[[str, float], None]
@@ -34,6 +37,43 @@ class Grade(NamedTuple):
 
 # The grade of a completion that a reward was not asked about; it is no missing reward and counts as none.
 NOT_ASKED = Grade(None, "not_asked")
+
+# How the reasons begin that blame a value of the data set.
+BAD_DATA = ("bad_", "no_language", "unknown_language")
+
+
+def plain_value(value: Any) -> Any:
+    """Python's lists and numbers for an array or tensor; 0.1 in single precision is 0.1; else the value as it is."""
+    if not hasattr(value, "tolist"):
+        return value
+    listed = value.tolist()
+    return _short(listed) if getattr(getattr(value, "dtype", None), "itemsize", 8) < 8 else listed
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_short(item) for item in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def plain(value: Any) -> Any:
+    """A column's value without arrays and tensors, those inside lists and mappings too, see [`plain_value`].
+
+    Example:
+
+    ```python
+    >>> import array
+    >>> plain({"text": array.array("i", [4, 5])})
+    {'text': [4, 5]}
+
+    ```
+    """
+    if value is None or isinstance(value, str):
+        return value
+    value = plain_value(value)
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 class Batch:
@@ -87,11 +127,11 @@ class Batch:
 
     @cached_property
     def texts(self) -> list[str]:
-        """The text of each completion, see [`completion_text`]."""
-        return [completion_text(completion) for completion in self.completions]
+        """The text of each completion without end-of-turn tokens, see `completion_text` and `without_end_tokens`."""
+        return [without_end_tokens(completion_text(completion)) for completion in self.completions]
 
     def optional(self, name: str) -> list[Any] | None:
-        """The N values of a column, or `None` where there is no such column.
+        """The N values of a column, or `None` where there is no such column; arrays and tensors as lists and numbers.
 
         Raises:
             ValueError: When the column does not hold one value a completion.
@@ -100,14 +140,30 @@ class Batch:
         values = self._columns.get(name)
         if values is None:
             return None
-        if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or len(values) != len(self):
-            raise ValueError(self._not_one_each(name, values))
-        return list(values)
+        listed = plain_value(values)
+        if isinstance(listed, (str, bytes)) or not hasattr(listed, "__len__") or len(listed) != len(self):
+            raise ValueError(self._not_one_each(name, listed))
+        return [plain_value(value) for value in listed]
 
     def _not_one_each(self, name: str, values: Any) -> str:
         counted = hasattr(values, "__len__") and not isinstance(values, (str, bytes))
         found = f"has {len(values)} values" if counted else f"is {values!r:.80}"
         return f"the column {name!r} must be a list with one value for each of the {len(self)} completions; it {found}"
+
+    def token_ids(self) -> list[Sequence[int]] | None:
+        """The ids of each completion's tokens, `None` where the call has no column `completion_ids`.
+
+        Raises:
+            ValueError: When an entry of the column is no list of ids.
+        """
+        ids = self.optional("completion_ids")
+        for index, tokens in enumerate(ids or ()):
+            if isinstance(tokens, (str, bytes, Mapping)) or not isinstance(tokens, Sequence):
+                raise ValueError(
+                    f"completion_ids must hold a list of token ids for each completion; it is {tokens!r:.60} for "
+                    f"completion {index}"
+                )
+        return ids
 
     def column(self, name: str, *, needed_by: str, argument: str | None = None) -> list[Any]:
         """The N values of a column that must be there.
@@ -177,23 +233,26 @@ class Batch:
         if len(values) != len(self):
             # left as it is, it could fit the subset by chance and give completions the values of others
             raise ValueError(self._not_one_each(name, values))
-        return [values[i] for i in indices]
+        listed = list(values)  # a pandas Series is indexed by its own labels
+        return [listed[i] for i in indices]
 
     def arguments(self, prefix: str = "") -> dict[str, Any]:
         """The keyword arguments of TRL's call again, for a reward that is a plain function.
 
-        Every column counts as read then but the prompts, which each function is given and few look at.
+        Lists are copies, so that a function that changes its own leaves those of the others alone. Every column counts
+        as read then but the prompts, which each function is given and few look at.
 
         Args:
             prefix (`str`, *optional*): put before the names of what the function logs.
         """
-        columns = {name: values for name, values in self._columns.items() if values is not None}
-        self.read.update(columns.keys() - {"prompts"})
+        given = {"completions": self.completions, **self._columns}
+        columns = {name: _own(values) for name, values in given.items() if values is not None}
+        self.read.update(columns.keys() - {"prompts", "completions"})
         if self._log_extra is not None:
             columns["log_extra"] = lambda column, values: self.log_extra(prefix + column, values)
         if self._log_metric is not None:
             columns["log_metric"] = lambda name, value: self.log_metric(prefix + name, value)
-        return {"completions": self.completions, **columns}
+        return columns
 
     def log_extra(self, column: str, values: list[Any]) -> None:
         """Pass a column of N values on to TRL's table of completions, where there is one.
@@ -210,6 +269,10 @@ class Batch:
         """Pass a figure on to TRL's metrics, where they are kept."""
         if self._log_metric is not None:
             self._log_metric(name, value)
+
+
+def _own(values: Any) -> Any:
+    return values.copy() if isinstance(values, (list, dict)) else values
 
 
 def _dropped(column: str, values: list[Any]) -> None:
@@ -254,22 +317,6 @@ def boxed(gold: Any) -> str | None:
     return f"\\boxed{{{gold}}}" if isinstance(gold, (str, int, float)) else None
 
 
-def check_setting(name: str, value: Any, least: float, *, below: float = math.inf, whole: bool = False) -> Any:
-    """The value of a numeric setting, refused where it is outside [least, below).
-
-    Raises:
-        ValueError: Naming the argument, its value, what is allowed, and the remedy.
-    """
-    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    if not number or not least <= value < below:
-        kind = "a whole number" if whole else "a finite number"
-        limit = f" and below {below}" if below != math.inf else ""
-        raise ValueError(
-            f"{name}={value!r}: it must be {kind} of at least {least}{limit}; leave it out for the default"
-        )
-    return value
-
-
 class Reward(ABC):
     """A reward function as a picklable object, called as TRL calls its `reward_funcs`.
 
@@ -295,11 +342,14 @@ class Reward(ABC):
     """
 
     default_name: ClassVar[str]
+    # Reasons of a `None` that says nothing against the completion, nor that data is missing: compositions leave such a
+    # part out, since otherwise a completion could take back the verdict of the other parts by earning one.
+    neutral_reasons: ClassVar[frozenset[str]] = frozenset()
     # True where a completion's reward depends on the others of the call: those must not be left out then
     group_relative: bool = False
 
     def __init__(self, *, name: str | None = None) -> None:
-        self.__name__ = name or self.default_name
+        self.__name__ = self.default_name if name is None else check_name("name", name)
 
     @abstractmethod
     def grade(self, batch: Batch) -> list[Grade]:
@@ -337,7 +387,20 @@ class Reward(ABC):
         """Grade a batch, report, and return the rewards."""
         grades = self.grade(batch)
         assert len(grades) == len(batch), (self.__name__, len(grades), len(batch))
+        return self._reported(batch, grades)
+
+    def _reported(self, batch: Batch, grades: Sequence[Grade]) -> list[float | None]:
+        """The rewards of the grades, which are logged; a call without one usable row is warned of, once."""
         log_grades(batch, self.__name__, grades)
+        reasons = sorted({grade.reason for grade in grades if grade.reward is None})
+        unusable = len(grades) > 1 and all(g.reward is None and g.reason.startswith(BAD_DATA) for g in grades)
+        if unusable and not getattr(self, "_has_warned", False):
+            self._has_warned = True
+            warnings.warn(
+                f"{self.__name__} could judge none of the {len(grades)} completions of a call ({', '.join(reasons)}): "
+                "its columns do not hold what it reads, so nothing is learned from it; check_golds shows the rows",
+                stacklevel=4,  # the caller of the reward
+            )
         return [grade.reward for grade in grades]
 
     def ideal(self, gold: Any) -> str | None:
@@ -361,6 +424,9 @@ class AsyncReward:
         reward (`Callable`): any reward function, ours or not.
         name (`str`, *optional*): name in TRL's logs, by default that of the reward.
 
+    Raises:
+        ValueError: For what is no reward function: a class, a reward model, a coroutine, which TRL awaits as it is.
+
     Example:
 
     ```python
@@ -374,7 +440,14 @@ class AsyncReward:
     """
 
     def __init__(self, reward: Callable[..., list[float | None]], *, name: str | None = None) -> None:
-        self.__name__: str = name or str(getattr(reward, "__name__", type(reward).__name__))
+        from reward_funcs._parts import check_part, is_coroutine, part_name  # it builds on this module
+
+        if not isinstance(reward, type) and is_coroutine(reward):
+            raise ValueError(
+                f"AsyncReward got {part_name(reward)}, which is a coroutine already: give it to the trainer as it is"
+            )
+        check_part(reward, type(self).__name__)
+        self.__name__: str = part_name(reward) if name is None else check_name("name", name)
         if isinstance(reward, Reward) and reward.__name__ != self.__name__:
             # what it logs must not mix with what the reward itself logs in the same run
             reward = copy(reward)

@@ -15,10 +15,11 @@ from reward_funcs._options import (
     Said,
     comparable,
     is_bare_option,
+    names_others,
     opens_with_option,
     read_statement,
 )
-from reward_funcs.base import Batch, Grade, Reward
+from reward_funcs.base import Batch, Grade, Reward, check_name, plain
 from reward_funcs.extract import after_think, answer_tag, boxed_run, several_answer_tags
 from reward_funcs.text import unwrapped
 
@@ -27,7 +28,11 @@ MAX_CUES = 64  # the last so many places where an answer may be announced are lo
 # with the only letter that becomes two in lower case
 _FULLWIDTH = {0xFF01 + offset: 0x21 + offset for offset in range(94)} | {0x3000: 0x20, 0x130: 0x49}
 _MIDDLE = r"(?:\s+(?:to|for|of|here|choice|option|letter|in|that)\b(?:\s+[\w'’]+){0,8}?)?"
-_IS = r"[\s*_]*(?:\b(?:is|would\s+be|should\s+be|must\s+be)\b|[:=→])"
+_ADVERB = r"(?:,?\s{1,3}(?:therefore|thus|then|hence|clearly|indeed|i\s+think|i\s+believe)\b,?){0,2}"
+_IS = (
+    rf"{_ADVERB}[\s*_]*(?:\b(?:is|(?:would|should|must|will|can\s+only|could\s+only)(?:\s+(?:therefore|thus|then))?\s+be"
+    rf"|(?:has|have|seems|appears|ought|needs)\s+to\s+be)\b{_ADVERB}|['’]s\b|[:=→]|\s[-–—](?=\s))"
+)
 _EASTERN = r"(?:应该)?[是为為选選はが은이]?:?"
 _EUROPEAN = r"\b(?:\s+\w+){0,2}?[\s*_]*(?:\b(?:es|est|ist|è|é)\b|[:—–-])"
 # Patterns over text in lower case, by the word that each begins with: a search for a plain word is several times
@@ -36,7 +41,7 @@ _CUES = {
     "answer": re.compile(rf"answer(?<!\wanswer)\b{_MIDDLE}{_IS}"),
     "####": re.compile("####"),
     **{
-        word: re.compile(rf"{word}(?<!\w{word})\s+(?:option|choice|one|letter){_IS}")
+        word: re.compile(rf"{word}(?<!\w{word})\s+(?:option|choice|one|letter|statement|alternative){_IS}")
         for word in ("correct", "right", "best", "final", "my", "appropriate")
     },
     **{word: re.compile(rf"{word}(?<!\w{word})\s*:") for word in ("option", "choice")},
@@ -47,14 +52,28 @@ _CUES = {
         for word in ("respuesta", "réponse", "antwort", "risposta", "resposta", "ответ")
     },
 }
+# Words before a bare capital at the end of a line: too common to announce anything else.
+_BRIEFLY = re.compile(
+    r"(?:\b(?:it\s+is|it['’]s|hence|thus|therefore|so)|(?<![不别勿若果])选择?)[,:]?\s{0,3}"
+    r"(?=[(\[*$]{0,3}(?P<label>[a-hj])[)\]*$]{0,3}(?:\s{0,3}[.!。]\*{0,2})?[ \t]{0,3}(?:$|\n|,?\s(?:because|since)\b))"
+)
 _CHOOSES = frozenset({"choose", "pick", "select", "go with", "would answer"})
-_SPEAKER = re.compile(r"\b(?:i|we)(?:['’]ll|\s+will|\s+would|\s+should)?\s+$")
+_SPEAKER = re.compile(r"\b(?:i|we)(?:['’](?:ll|d)|\s+will|\s+would|\s+should)?\s+$")
 _AFTERWARDS = re.compile(
     r"\s(?:is|would\s+be|must\s+be)\s+(?:(?:clearly|definitely|indeed|therefore|thus)\s+)?"
     r"(?:the\s+(?:most\s+|single\s+|only\s+)?(?:correct|right|best|appropriate|accurate)\s+(?:answer|option|choice|one)\b"
     r"|(?P<plain>(?:correct|right)\b))",
 )
-_CONDITION = re.compile(r"\b(?:if|whether|suppose|assum\w+|unless|neither|nor|not)\b")
+_CONDITION = re.compile(r"\b(?:if|whether|suppose|assum\w+|unless|neither|nor)\b")
+_NEGATION = re.compile(
+    r"\bnot\b|n['’]t\b|\b(?:doubt\w*|den(?:y|ies)|cannot|never|hardly|(?:wrong|false|untrue|incorrect)\s+that)\b"
+)
+# what takes a statement back behind its end
+_TAKEN_BACK = re.compile(
+    r"[\s*_\"'”’)]{0,8}(?:\?|(?:is|was)\s+(?:\w+\s+)?(?:false|wrong|incorrect|untrue|not)\b|(?:isn|wasn)['’]t\b)"
+)
+# an alternative on the next line
+_OR_LINE = re.compile(r"(?:\n[ \t]{0,8}){1,3}(?=(?:or|oder|\\lor|\\vee)(?![\w])|\|\||/|\\\\|或)", re.IGNORECASE)
 _BOX_START = re.compile(r"\\f?box(?:ed)?\s*\{\s*")
 
 _GOLD_LABEL = re.compile(r"[(\[]?\s*([A-Za-z]{1,16}|[0-9]{1,2})\s*(?:[)\].:、]|\s-\s)\s*(?=\S)")
@@ -64,13 +83,17 @@ class ChoiceReward(Reward):
     r"""1.0 where the option that the completion states last is the gold one, else 0.0.
 
     Read is what stands after the last `</think>`. An answer is stated in a box, in the single `<answer>` tag, behind
-    "the answer is", "Answer:", "the correct option is" (and the like in other languages), before "is the correct
-    answer", or as a first or last line that is nothing but the option. It may be the label (`B`, `(B)`, `B.`), the
-    label with the text, and, where the options are known, the text alone or "the second option".
+    "the answer is", "Answer:", "the correct option is", "I'd go with" (and the like in other languages), before "is the
+    correct answer", behind "Hence" or "It is" as a bare capital at the end of a line, or as a first or last line that
+    is nothing but the option. It may be the label (`B`, `(B)`, `B.`), the label with the text, and, where the options
+    are known, the text alone, the text with the label behind it (`Rome (B)`), "the second option", or, where no
+    option's text holds a digit, the number of its place. "I don't think that B is the correct answer", "B is the
+    correct answer?" and "the answer is B is false" state nothing.
 
-    Several options in one statement ("A or B", `A/B/C`, joined boxes) score 0 unless the gold has just these. So does a
-    label with the text of another option ("(B) Paris" where Paris is A); a text that is no option's is not held against
-    the label. "A" and "I" in front of further words are an article and a pronoun. Two `<answer>` tags score 0.
+    Several options in one statement ("A or B", `A/B/C`, "A, unless C", joined boxes) score 0 unless the gold has just
+    these, and so does a box or a tag with any other label beside the answer (`B C`, `B -> C`). So does a label with the
+    text of another option ("(B) Paris" where Paris is A); a text that is no option's is not held against the label. "A"
+    and "I" in front of further words are an article and a pronoun. Two `<answer>` tags score 0.
 
     Args:
         solution_column (`str`, *optional*, defaults to `"solution"`): column of the golds: a label (`B`, `(B) text`),
@@ -80,11 +103,11 @@ class ChoiceReward(Reward):
         extra_column (`str`, *optional*, defaults to `"extra"`): column of mappings, or of their JSON texts, whose
             `"choices"` are used where there is no column of options.
         index_base (`int`, *optional*): 0 or 1 where a gold number is the index of an option, counted from there; by
-            default a number is a label, or an option's text.
+            default a number is a label, or an option's text. A whole number that a table made a float is one.
         name (`str`, *optional*, defaults to `"choice_reward"`): name in the logs.
 
     Raises:
-        ValueError: When `index_base` is neither `None`, 0 nor 1.
+        ValueError: When `index_base` is neither `None`, 0 nor 1, or a column is no name.
 
     Example:
 
@@ -109,11 +132,11 @@ class ChoiceReward(Reward):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if index_base not in (None, 0, 1):
+        if index_base is not None and (isinstance(index_base, (bool, float)) or index_base not in (0, 1)):
             raise ValueError(f"index_base={index_base!r} must be 0 or 1, or None where golds are labels or texts")
-        self.solution_column = solution_column
-        self.choices_column = choices_column
-        self.extra_column = extra_column
+        self.solution_column = check_name("solution_column", solution_column)
+        self.choices_column = check_name("choices_column", choices_column)
+        self.extra_column = check_name("extra_column", extra_column)
         self.index_base = index_base
 
     def grade(self, batch: Batch) -> list[Grade]:
@@ -182,7 +205,7 @@ def _options(choices: Any) -> Options | None:
             choices = json.loads(choices)
         except (ValueError, RecursionError):
             return None
-    choices = choices.tolist() if hasattr(choices, "tolist") else choices
+    choices = plain(choices)
     labels: Any = None
     texts: Any = choices
     if isinstance(choices, Mapping):
@@ -227,6 +250,9 @@ def _index(gold: Any, base: int | None) -> int | None:
 
 def _gold(gold: Any, options: Options, index_base: int | None) -> tuple[frozenset[int], Options] | None:
     """Positions of the gold options, and the options with what the gold tells of them; `None` for a bad gold."""
+    gold = plain(gold)
+    if isinstance(gold, float) and gold.is_integer():  # a table with a gap in its column of indices holds floats
+        gold = int(gold)
     if isinstance(gold, (list, tuple)):
         read = [_gold(one, options, index_base) for one in gold]
         positions = [one[0] for one in read if one is not None]
@@ -281,6 +307,7 @@ def _gold_with_text(position: int, text: str, options: Options) -> tuple[frozens
 
 def _last_said(text: str, options: Options) -> Said | None:
     """What the last statement of an answer says, `None` where nothing is stated."""
+    text = _OR_LINE.sub(" ", text)
     found = [*_cued(text, options), *_enclosed(text, options), *_lines(text, options)]
     return max(found, key=lambda place: place[0])[1] if found else None
 
@@ -289,11 +316,11 @@ def _enclosed(text: str, options: Options) -> Iterator[tuple[int, Said]]:
     """The last boxes and the answer tag with their places; whatever they hold, they are statements."""
     tag = answer_tag(text)
     if tag is not None:
-        yield text.index("<answer>"), read_statement(tag, options) or Said(frozenset(), "wrong")
+        yield text.index("<answer>"), _content(tag, options)
     boxes = boxed_run(text).contents
     if not boxes:
         return
-    said = [read_statement(box, options) or Said(frozenset(), "wrong") for box in boxes]
+    said = [_content(box, options) for box in boxes]
     failed = [one for one in said if one.reason]
     positions = frozenset().union(*(one.positions for one in said))
     starts = [match for match in _BOX_START.finditer(text) if text.startswith(boxes[-1][:40], match.end())]
@@ -301,10 +328,16 @@ def _enclosed(text: str, options: Options) -> Iterator[tuple[int, Said]]:
     yield place, Said(positions, failed[0].reason if failed else "")
 
 
+def _content(text: str, options: Options) -> Said:
+    """What a box or an answer tag says: nothing else may stand in it that is an option."""
+    said = read_statement(text, options) or Said(frozenset(), "wrong")
+    return Said(said.positions, "several_answers") if not said.reason and names_others(text, said, options) else said
+
+
 def _cued(text: str, options: Options) -> Iterator[tuple[int, Said]]:
     """The last announced answer, and the last "... is the correct answer", with their places."""
     lower = text.lower()
-    for place in reversed(_cue_ends(lower)[-MAX_CUES:]):
+    for place in reversed(_cue_ends(text, lower)[-MAX_CUES:]):
         rest = text[place : place + MAX_STATEMENT].lstrip("*_: \t\r\n>")
         said = read_statement(rest.partition("\n")[0], options)
         if said is not None:
@@ -312,31 +345,46 @@ def _cued(text: str, options: Options) -> Iterator[tuple[int, Said]]:
             break
     for anchor in reversed(list(_AFTERWARDS.finditer(lower))[-MAX_CUES:]):
         start = anchor.start()
+        if _TAKEN_BACK.match(lower, anchor.end()):
+            continue
         said = _before(text[max(0, start - MAX_STATEMENT) : start], anchor["plain"] is not None, options)
         if said is not None:
             yield start, said
             break
 
 
-def _cue_ends(lower: str) -> list[int]:
-    """Where the announcements of an answer in a text in lower case end, in order."""
-    return sorted(
+def _cue_ends(text: str, lower: str) -> list[int]:
+    """Where the announcements of an answer end in a text, which is given in lower case as well, in order."""
+    ends = [
         match.end()
         for word, pattern in _CUES.items()
         if word in lower
         for match in pattern.finditer(lower)
         if word not in _CHOOSES or _SPEAKER.search(lower[max(0, match.start() - 20) : match.start()])
-    )
+    ]
+    brief = [
+        match.end()
+        for match in _BRIEFLY.finditer(lower)
+        if text[match.end("label") - 1].isupper()
+        and not _CONDITION.search(re.split(r"[.!?\n]", lower[max(0, match.start() - 60) : match.start()])[-1])
+    ]
+    return sorted(ends + brief)
 
 
 def _before(text: str, plain: bool, options: Options) -> Said | None:
     """What the subject of "is the correct answer" names; of a plain "is correct" only a subject that stands alone."""
     subject = re.split(r"[.!?](?=\s)|\n", text)[-1]
-    subject = re.sub(r"^.*\b(?:so|thus|hence|therefore|that|clearly)\b,?\s", "", " " + subject, flags=re.I).strip(" ,")
+    subject = re.sub(r"^.*\b(?:so|thus|hence|therefore|clearly)\b,?\s", "", " " + subject, flags=re.I).strip(" ,")
     if _CONDITION.search(subject.casefold()):
         return None
+    denies = _NEGATION.search(subject.casefold()) is not None
+    if denies:  # not A, but in another clause than the option
+        subject = subject.rpartition(",")[2].strip()
+        if _NEGATION.search(subject.casefold()):
+            return None
+    subject = re.sub(r"^.*\bthat\b,?\s", "", " " + subject, flags=re.I).strip(" ,")
     said = read_statement(subject, options, announced=False)
-    if said is not None:
+    if said is not None or denies:
         return said
     tail = re.search(
         r"(?:(?:\b(?:option|choice|answer)\s+|[(\[*]+)[A-Za-z0-9]{1,2}[)\]*]*|[(\[]?\b[A-Z][)\]]?)$", subject

@@ -15,17 +15,23 @@ Every part stays visible as if it were a reward of weight 0. For a composition c
 Of two parts of one name the second is called `<name>_2`. Parts that are coroutines are refused: a composition is
 called synchronously, perhaps under a running event loop, and in a loop of its own a client made for the trainer's loop
 would break. `AsyncReward(Sum([...]))` makes the whole composition a coroutine.
+
+A [`Reward`] names in `neutral_reasons` why it may have nothing to say of a completion: too few words to tell their
+language, for instance. Such a `None` is no missing judgement: it is left out, and opens a gate, whatever the rule for
+missing ones is. Otherwise a completion could take back the verdict of the other parts. Where no part has more to say,
+the composition is `None` for the same reason, and neutral itself.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from reward_funcs._parts import Part, check_number, check_part, function_rewards, part_names
-from reward_funcs.base import NOT_ASKED, Batch, Grade, Reward, boxed, log_grades, log_unjudged
+from reward_funcs._parts import Part, check_part, checked_grades, function_rewards, listed_parts, part_names
+from reward_funcs.base import NOT_ASKED, Batch, Grade, Reward, boxed, check_flag, log_grades, log_unjudged
 
 MissingRule = Literal["propagate", "skip"]
 GATE_CLOSED = "gate_closed"
@@ -44,10 +50,11 @@ class Composition(Reward):
 
     def __init__(self, parts: Iterable[Part], *, name: str | None) -> None:
         super().__init__(name=name)
-        self.parts = tuple(parts)
+        self.parts = listed_parts(parts, type(self).__name__)
         for part in self.parts:
             check_part(part, type(self).__name__)
         self._names = part_names(self.parts)
+        self._neutral = tuple(map(_neutral_reasons, self.parts))
         if any(getattr(part, "group_relative", False) for part in self.parts):
             self.group_relative = True
 
@@ -65,8 +72,7 @@ class Composition(Reward):
         """Grade a batch, report on the composition and on each part, and return the rewards."""
         judged = self._judge(batch, self.__name__)
         _log_parts(batch, self.__name__, judged)
-        log_grades(batch, self.__name__, judged.grades)
-        return [grade.reward for grade in judged.grades]
+        return self._reported(batch, judged.grades)
 
     @abstractmethod
     def _judge(self, batch: Batch, path: str) -> _Judged:
@@ -111,15 +117,30 @@ class _Combination(Composition):
         named = zip(self._names, self.parts, strict=True)
         parts = {name: _judged(part, batch, f"{path}/{name}") for name, part in named}
         rows = zip(*(judged.grades for judged in parts.values()), strict=True)
-        return _Judged([self._combined(row) for row in rows], parts, True)
+        return _Judged([self._checked(row, f"{path}, completion {i}") for i, row in enumerate(rows)], parts, True)
+
+    def _checked(self, row: Sequence[Grade], place: str) -> Grade:
+        """The grade of one completion, refused where the rewards of the parts make no finite number."""
+        grade = self._combined(row)
+        if grade.reward is not None and not math.isfinite(grade.reward):
+            found = ", ".join(f"{name} {one.reward!r}" for name, one in zip(self._names, row, strict=True))
+            raise ValueError(f"{place}: no finite reward comes of {found}; scale the parts down")
+        return grade
 
     def _combined(self, row: Sequence[Grade]) -> Grade:
-        """The grade of one completion from the grades of the parts that count."""
-        missing = next((grade for grade in row if grade.reward is None), None)
-        known = [grade for grade in row if grade.reward is not None]
-        if missing is not None and (self.none == "propagate" or not known):
-            return Grade(None, missing.reason, _answer(row))
+        """The grade of one completion from the grades of all parts."""
+        weighted = zip(self._weighted(row), self._neutral, strict=True)
+        counted = [(grade, neutral) for grade, neutral in weighted if grade is not None]
+        known = [grade for grade, _ in counted if grade.reward is not None]
+        unknown = [grade for grade, _ in counted if grade.reward is None]
+        missing = [grade for grade, neutral in counted if grade.reward is None and grade.reason not in neutral]
+        if (missing and self.none == "propagate") or (unknown and not known):
+            return Grade(None, (missing or unknown)[0].reason, _answer(row))
         return self._of_known(known)
+
+    def _weighted(self, row: Sequence[Grade]) -> Sequence[Grade | None]:
+        """The grades of all parts as they go into the combination; `None` for what does not count."""
+        return row
 
     @abstractmethod
     def _of_known(self, known: Sequence[Grade]) -> Grade:
@@ -135,10 +156,10 @@ class Sum(_Combination):
     Args:
         parts (`Iterable[Callable]`): the rewards.
         weights (`Iterable[float]`, *optional*): a finite number for each, of either sign; by default 1.0.
-        none (`str`, *optional*): `"propagate"`: `None` from any part makes the sum `None`, so that a judge that is
-            down looks like no judgement and not like a wrong answer. `"skip"`: what is missing is left out, the other
-            weights stay as they are, and only where all are missing the sum is `None`; TRL treats a list of rewards
-            this way, and a completion that misses a part is worth less than its neighbours.
+        none (`str`, *optional*): `"propagate"`: `None` from any part that is not neutral makes the sum `None`, so that
+            a judge that is down looks like no judgement and not like a wrong answer. `"skip"`: what is missing is left
+            out, the other weights stay as they are, and only where all are missing the sum is `None`; TRL treats a list
+            of rewards this way, and a completion that misses a part is worth less than its neighbours.
         name (`str`, *optional*): name in TRL's logs.
 
     Raises:
@@ -168,30 +189,34 @@ class Sum(_Combination):
         name: str | None = None,
     ) -> None:
         super().__init__(parts, none=none, name=name)
+        if weights is not None and not isinstance(weights, Iterable):
+            raise ValueError(f"weights={weights!r:.60} must be a list with one number for each part")
         given = [1.0] * len(self.parts) if weights is None else list(weights)
         if len(given) != len(self.parts):
             raise ValueError(f"weights has {len(given)} values for {len(self.parts)} parts; give one for each part")
         self.weights = tuple(_finite(weight, "weights") for weight in given)
 
-    def _combined(self, row: Sequence[Grade]) -> Grade:
-        weighted = [
-            grade if grade.reward is None else grade._replace(reward=weight * grade.reward)
+    def _weighted(self, row: Sequence[Grade]) -> Sequence[Grade | None]:
+        return [
+            None if not weight else grade if grade.reward is None else grade._replace(reward=weight * grade.reward)
             for weight, grade in zip(self.weights, row, strict=True)
-            if weight
         ]
-        return super()._combined(weighted)
 
     def _of_known(self, known: Sequence[Grade]) -> Grade:
-        # fsum: ten parts of 0.1 make 1.0, in any order
-        total = math.fsum(grade.reward for grade in known if grade.reward is not None)
+        try:
+            # fsum: ten parts of 0.1 make 1.0, in any order
+            total = math.fsum(grade.reward for grade in known if grade.reward is not None)
+        except (OverflowError, ValueError):  # a sum too large, and inf - inf
+            total = math.inf
         return Grade(total, next((grade.reason for grade in known if grade.reason), ""), _answer(known))
 
 
 class Product(_Combination):
     """Product of rewards: `f_1 f_2 ...`, so that one reward of 0 is enough for 0.
 
-    A known 0 decides: the product is 0.0 there, whatever else is missing. The reason in the logs is that of the lowest
-    part.
+    It is for rewards in [0, 1]. A penalty, which is 0 or less, does not belong in it: its 0 for a good completion would
+    be the product, and two of them would make a bonus. A negative reward is refused. A known 0 decides: the product is
+    0.0 there, whatever else is missing. The reason in the logs is that of the lowest part.
 
     Args:
         parts (`Iterable[Callable]`): the rewards.
@@ -200,7 +225,7 @@ class Product(_Combination):
         name (`str`, *optional*): name in TRL's logs.
 
     Raises:
-        ValueError: For parts that are no rewards.
+        ValueError: For parts that are no rewards; when called, for a negative reward.
 
     Example:
 
@@ -220,6 +245,15 @@ class Product(_Combination):
     def __init__(self, parts: Iterable[Part], *, none: MissingRule = "propagate", name: str | None = None) -> None:
         super().__init__(parts, none=none, name=name)
 
+    def _checked(self, row: Sequence[Grade], place: str) -> Grade:
+        for name, grade in zip(self._names, row, strict=True):
+            if grade.reward is not None and grade.reward < 0:
+                raise ValueError(
+                    f"{place}: {name} gave {grade.reward!r}, and a product is for rewards of 0 and more, since two "
+                    "penalties would make a bonus; add penalties with Sum, or make them factors between 0 and 1"
+                )
+        return super()._checked(row, place)
+
     def _combined(self, row: Sequence[Grade]) -> Grade:
         zero = next((grade for grade in row if grade.reward == 0), None)
         return super()._combined(row) if zero is None else Grade(0.0, zero.reason, _answer(row))
@@ -232,8 +266,10 @@ class Product(_Combination):
 class Min(_Combination):
     """Lowest of the rewards: `min(f_1, f_2, ...)`. The reason in the logs is that of the lowest part.
 
+    It is for rewards on one scale, such as [0, 1]: with a penalty, which is 0 or less, a right answer is worth 0.
+
     Args:
-        parts (`Iterable[Callable]`): the rewards, on one scale.
+        parts (`Iterable[Callable]`): the rewards.
         none (`str`, *optional*): `"propagate"`: `None` from any part makes the minimum `None`, as the missing one
             could have been lower. `"skip"`: it is the minimum of the others, `None` where all are missing.
         name (`str`, *optional*): name in TRL's logs.
@@ -269,7 +305,8 @@ class Gate(Composition):
 
     The reward is asked only about the completions that pass, which saves its time on the others. Rewards that compare
     completions with each other (`group_relative`) are asked about all. `None` from the condition, or from the reward
-    of a completion that passes, gives `None`. Closed gates have the reason `gate_closed` in the logs.
+    of a completion that passes, gives `None`; a condition that is neutral of a completion lets it pass. Closed gates
+    have the reason `gate_closed` in the logs.
 
     Args:
         condition (`Callable`): a reward that decides.
@@ -312,14 +349,12 @@ class Gate(Composition):
         super().__init__((condition, reward), name=name)
         self.threshold = _finite(threshold, "threshold")
         self.otherwise = None if otherwise is None else _finite(otherwise, "otherwise")
-        self.whole_batch = whole_batch
+        self.whole_batch = check_flag("whole_batch", whole_batch)
 
     def _judge(self, batch: Batch, path: str) -> _Judged:
         (condition_name, reward_name), (condition, reward) = self._names, self.parts
         asked = _judged(condition, batch, f"{path}/{condition_name}")
-        passing = [
-            index for index, grade in enumerate(asked.grades) if grade.reward is not None and self._passes(grade.reward)
-        ]
+        passing = [index for index, grade in enumerate(asked.grades) if self._passes(grade)]
         reward_path = f"{path}/{reward_name}"
         if self.whole_batch or getattr(reward, "group_relative", False):
             given = _judged(reward, batch, reward_path)
@@ -329,14 +364,16 @@ class Gate(Composition):
         grades = [self._gated(*pair) for pair in zip(asked.grades, given.grades, strict=True)]
         return _Judged(grades, {condition_name: asked, reward_name: given}, True)
 
-    def _passes(self, value: float) -> bool:
-        return value >= self.threshold
+    def _passes(self, condition: Grade) -> bool:
+        if condition.reward is None:
+            return condition.reason in self._neutral[0]
+        return condition.reward >= self.threshold
 
     def _gated(self, condition: Grade, reward: Grade) -> Grade:
+        if self._passes(condition):
+            return reward
         if condition.reward is None:
             return Grade(None, condition.reason, condition.answer)
-        if self._passes(condition.reward):
-            return reward
         return Grade(self.otherwise, GATE_CLOSED, condition.answer)
 
 
@@ -350,7 +387,8 @@ class Clip(Composition):
         name (`str`, *optional*): name in TRL's logs.
 
     Raises:
-        ValueError: For bounds in the wrong order or NaN, and for a part that is no reward.
+        ValueError: For bounds that are no numbers, in the wrong order, or leave no finite number between them, and for
+            a part that is no reward.
 
     Example:
 
@@ -367,8 +405,15 @@ class Clip(Composition):
 
     def __init__(self, reward: Part, low: float, high: float, *, name: str | None = None) -> None:
         super().__init__((reward,), name=name)
-        if not low <= high:  # false for NaN, too
-            raise ValueError(f"low={low!r} and high={high!r} must be numbers with low <= high; swap or correct them")
+        for argument, bound in (("low", low), ("high", high)):
+            number = isinstance(bound, (int, float)) and not isinstance(bound, bool)
+            if not number or not (abs(bound) == math.inf or abs(bound) <= sys.float_info.max):
+                raise ValueError(f"{argument}={bound!r:.60} must be a number; for no bound give -math.inf or math.inf")
+        if not (low <= high and low < math.inf and high > -math.inf):
+            raise ValueError(
+                f"low={low!r} and high={high!r} must be numbers with low <= high, not both infinite on one side; swap "
+                "or correct them"
+            )
         self.low, self.high = float(low), float(high)
 
     def _judge(self, batch: Batch, path: str) -> _Judged:
@@ -384,10 +429,14 @@ def _judged(part: Part, batch: Batch, path: str) -> _Judged:
     if isinstance(part, Composition):
         return part._judge(batch, path)
     if isinstance(part, Reward):
-        grades = part.grade(batch)
-        check_number(grades, batch, path)
-        return _Judged(grades, {}, True)
+        return _Judged(checked_grades(part, batch, path), {}, True)
     return _Judged([Grade(reward) for reward in function_rewards(part, batch, path)], {}, False)
+
+
+def _neutral_reasons(part: Part) -> frozenset[str]:
+    if isinstance(part, Composition):
+        return frozenset().union(*part._neutral)
+    return part.neutral_reasons if isinstance(part, Reward) else frozenset()
 
 
 def _spread(judged: _Judged, indices: Sequence[int], total: int) -> _Judged:
@@ -425,7 +474,7 @@ def _value(grade: Grade) -> float:
 def _finite(value: Any, argument: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number) or isinstance(value, str):
         raise ValueError(f"{argument}={value!r} must be a finite number")

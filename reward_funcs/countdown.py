@@ -12,7 +12,7 @@ from itertools import combinations
 from math import isfinite
 from typing import Any, NamedTuple
 
-from reward_funcs.base import Batch, Grade, Reward
+from reward_funcs.base import Batch, Grade, Reward, check_flag, check_name, check_setting, plain
 from reward_funcs.extract import after_think, answer_tag, boxed_run, final_answer, several_answer_tags
 from reward_funcs.text import unwrapped
 
@@ -32,16 +32,18 @@ class NotAnExpression(ValueError):
     """The text is no arithmetic expression in the accepted notation."""
 
 
-# fullwidth ASCII, and the signs that are written for + - * / and brackets
-_WRITTEN = {"*": "×✕✖⨯·⋅∙∗", "/": "÷➗∕⁄", "-": "−–➖", "+": "➕", "(": "[{［｛", ")": "]}］｝"}
+# fullwidth ASCII, and the signs that are written for + - * /
+_WRITTEN = {"*": "×✕✖⨯·⋅∙∗", "/": "÷➗∕⁄", "-": "−–➖", "+": "➕"}
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _SIGNS = {0xFF01 + offset: chr(0x21 + offset) for offset in range(94)} | {
     ord(written): sign for sign, others in _WRITTEN.items() for written in others
 }
 _TOKEN = re.compile(
     r"(?P<number>[0-9]+(?:\.[0-9]+)?)|(?P<frac>\\[dt]?frac(?![A-Za-z]))|(?P<times>\\(?:times|cdot|ast)(?![A-Za-z])|[xX*])"
-    r"|(?P<divided>\\div(?![A-Za-z])|/)|(?P<sign>[-+()])"
+    r"|(?P<divided>\\div(?![A-Za-z])|/)|(?P<sign>[-+()\[\]{}])"
     r"|(?P<space>[\s$]+|\\(?:left|right|q?quad)(?![A-Za-z])|\\[ ,;:!])"
 )
+_GIVEN_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _STATED_VALUE = re.compile(r"-?[0-9]+(?:\.[0-9]+|/0*[1-9][0-9]*)?")
 
 
@@ -105,8 +107,8 @@ class _Parser:
             raise NotAnExpression
         if token == "-":
             value = -self._factor()
-        elif token == "(":
-            value = self._closed()
+        elif token in _BRACKETS:
+            value = self._closed(_BRACKETS[token])
         elif token == "frac":
             value = self._bracket() / self._bracket()
         else:
@@ -115,13 +117,14 @@ class _Parser:
         return value
 
     def _bracket(self) -> Fraction:
-        if self._next() != "(":
+        opening = self._next()
+        if opening not in _BRACKETS:
             raise NotAnExpression
-        return self._closed()
+        return self._closed(_BRACKETS[opening])
 
-    def _closed(self) -> Fraction:
+    def _closed(self, closing: str) -> Fraction:
         value = self._sum()
-        if self._next() != ")":
+        if self._next() != closing:
             raise NotAnExpression
         return value
 
@@ -160,12 +163,14 @@ class CountdownReward(Reward):
     r"""1.0 where the expression has the target's value and uses each given number once, else 0.0.
 
     The expression stands after the last `</think>` in the single `<answer>` tag, else in the last box, else behind
-    "Answer:" or "answer is". It may end with `= 24` where that is its value. Two `<answer>` tags score 0, and so do
-    boxes joined by "or" that differ. Numbers are compared without their sign, since a minus is part of the arithmetic.
+    "Answer:" or "answer is". It may end with `= 24`, or begin with `24 =`, where that is its value. Two `<answer>` tags
+    score 0, and so do boxes joined by "or" that differ. Numbers are compared without their sign, since a minus is part
+    of the arithmetic.
 
     Args:
         solution_column (`str`, *optional*, defaults to `"solution"`): column of the puzzles, each a mapping
-            `{"target": 24, "nums": [4, 6, 1, 1]}` or its JSON text.
+            `{"target": 24, "nums": [4, 6, 1, 1]}` or its JSON text. The numbers may be texts, and their list too, as in
+            a CSV file: `"[4, 6, 1, 1]"`.
         target_column (`str`, *optional*, defaults to `"target"`): column of the targets where there is no puzzle.
         nums_column (`str`, *optional*, defaults to `"nums"`): column of the lists of numbers where there is no puzzle.
         use_all (`bool`, *optional*, defaults to `True`): whether every number must be used; otherwise some may be
@@ -175,7 +180,7 @@ class CountdownReward(Reward):
         name (`str`, *optional*, defaults to `"countdown_reward"`): name in the logs.
 
     Raises:
-        ValueError: When `format_score` is outside [0, 1).
+        ValueError: When `format_score` is outside [0, 1), a column is no name, or `use_all` no `bool`.
 
     Source: the task of TinyZero (Pan et al., 2025), which evaluates the text in Python, compares floats within 1e-5 and
         gives 0.1 to wrong numbers and to a division by zero as well. Here the arithmetic is exact, the parser takes
@@ -203,15 +208,11 @@ class CountdownReward(Reward):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if not 0.0 <= format_score < 1.0:
-            raise ValueError(
-                f"format_score={format_score!r} must be in [0, 1), below the 1.0 of a right answer; TinyZero uses 0.1"
-            )
-        self.solution_column = solution_column
-        self.target_column = target_column
-        self.nums_column = nums_column
-        self.use_all = use_all
-        self.format_score = float(format_score)
+        self.solution_column = check_name("solution_column", solution_column)
+        self.target_column = check_name("target_column", target_column)
+        self.nums_column = check_name("nums_column", nums_column)
+        self.use_all = check_flag("use_all", use_all)
+        self.format_score = float(check_setting("format_score", format_score, 0, below=1))
 
     def grade(self, batch: Batch) -> list[Grade]:
         """One grade for each completion; the reason is `correct`, `wrong`, `wrong_numbers`, `false_equation`,
@@ -250,6 +251,12 @@ class CountdownReward(Reward):
 
     def _verdict(self, answer: str, puzzle: Puzzle) -> str:
         expression, equals, stated = unwrapped(answer.rstrip(" .")).translate(_SIGNS).partition("=")
+        if (
+            _STATED_VALUE.fullmatch(expression.strip(" $"))
+            and not _STATED_VALUE.fullmatch(stated.strip(" $"))
+            and equals
+        ):
+            expression, stated = stated, expression
         try:
             value, numbers = parsed_expression(expression)
         except NotAnExpression:
@@ -278,6 +285,7 @@ class CountdownReward(Reward):
 
 def _puzzle(gold: Any) -> Puzzle | None:
     """The puzzle that a gold states, `None` where it states none."""
+    gold = plain(gold)
     if isinstance(gold, str):
         try:
             gold = json.loads(gold)
@@ -286,8 +294,8 @@ def _puzzle(gold: Any) -> Puzzle | None:
     if not isinstance(gold, Mapping):
         return None
     nums: Any = gold.get("nums")
-    if hasattr(nums, "tolist"):
-        nums = nums.tolist()
+    if isinstance(nums, str):
+        nums = [one for one in re.split(r"[][(),;\s\"']+", nums[:MAX_LENGTH]) if one]
     if not isinstance(nums, (list, tuple)) or not nums:
         return None
     numbers = [_number(value) for value in (gold.get("target"), *nums)]
@@ -296,7 +304,8 @@ def _puzzle(gold: Any) -> Puzzle | None:
 
 
 def _number(value: Any) -> Fraction | None:
-    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, str):
+        return Fraction(value.strip()) if _GIVEN_NUMBER.fullmatch(value.strip()[:MAX_LENGTH]) else None
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
     # 0.1 means one tenth and not the float next to it

@@ -84,6 +84,44 @@ def _block_text(block: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
+# What ends a turn in the common templates: TRL decodes without it, other callers may not.
+END_TOKENS = (
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|return|>",
+    "<end_of_turn>",
+    "<eos>",
+    "<pad>",
+    "</s>",
+    "<｜end▁of▁sentence｜>",
+)
+
+
+def without_end_tokens(text: str) -> str:
+    r"""A text without the end-of-turn and padding tokens at its end and the white space around them; else as it is.
+
+    Example:
+
+    ```python
+    >>> without_end_tokens("so 4 <|im_end|>\n")
+    'so 4'
+
+    ```
+    """
+    end, found = len(text), False
+    while True:
+        while end and text[end - 1].isspace():
+            end -= 1
+        if not text.endswith(END_TOKENS, 0, end):
+            return text[:end] if found else text
+        end -= next(len(token) for token in END_TOKENS if text.endswith(token, 0, end))
+        found = True
+
+
 def after_think(text: str) -> str:
     """What stands after the last `</think>`, up to a think block that opens there and never closes.
 
@@ -151,7 +189,10 @@ def boxed_run(text: str) -> BoxedRun:
     contents: list[str] = []
     joined, later_start = False, -1
     for start, end, content in _boxes_from_the_end(text):
-        if contents:
+        if not contents and (other := _OR_MORE.match(text, end)) is not None:
+            contents.append(other[1])
+            joined = True
+        elif contents:
             if not _JOIN.fullmatch(text, end, later_start):
                 break
             joined |= _JOINT.search(text, end, later_start) is not None
@@ -168,6 +209,7 @@ MAX_RUN = 64
 _JOIN = re.compile(
     r"(?:[\s$,;&~]|\\[,;:!() \[\]\\]|\\q?quad|(?:\\(?:text|mathrm)\{\s*)?(?:\bor\b|\band\b)(?:\s*\})?){0,40}"
 )
+_OR_MORE = re.compile(r"[\s$)\]\\]{0,8}\bor\b[\s$(\[\\]{0,8}(-?[0-9][0-9./]*)")  # \boxed{5} or 6
 _JOINT = re.compile(r"[,;]|\b(?:or|and)\b")
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -288,7 +330,10 @@ def _stated(text: str, start: int, delimited: bool) -> str | None:
             # a dollar that is escaped is money, and so is one that never closes
             found = re.compile(r"(?<!\\)" + re.escape(closing)).search(rest, len(opening))
             if found is not None:
-                return rest[len(opening) : found.start()].strip() or None
+                content, tail = rest[len(opening) : found.start()].strip(), rest[found.end() :]
+                # "$5$ or $6$" states both
+                more = tail.partition("\n")[0].replace("$", " ") if _MORE.match(tail) else ""
+                return " ".join((content + more).split()) if more else content or None
             break
     if delimited:
         return None
@@ -299,7 +344,18 @@ def _stated(text: str, start: int, delimited: bool) -> str | None:
 
 MAX_STATED = 2000
 _STATES_ANSWER = re.compile(r"\banswer(?:\s+is|\**\s*:)", re.IGNORECASE)
-_END_OF_SENTENCE = re.compile(r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bNo)\.(?=\s|$)")
+# No sentence ends at the point of a title, an abbreviation or an initial, unless a word follows that opens one, nor at
+# "No." before a number. A letter that is all there is so far is an answer (B. Because ...), not the first initial.
+_OPENS_SENTENCE = (
+    r"(?:A|An|And|As|Because|But|For|Hence|Here|However|I|If|In|It|Its|Note|Since|So|That|The|There|Therefore|These"
+    r"|They|This|Those|Thus|To|We|When|Which|You|He|His|She|Her)\b(?!\.)"
+)
+_MORE = re.compile(r"\s*(?:[,;]|(?:or|and)\b)\s*(?:\$|\\\(|[-0-9])")
+_END_OF_SENTENCE = re.compile(
+    rf"\.(?=$|\s+{_OPENS_SENTENCE})|(?<=^[A-Z])\.(?=\s+(?![A-Z]\.|[a-z]))|(?<=\bNo)\.(?=\s+[^\s\d])"
+    r"|(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bNo)(?<!\bProf)(?<!\bvs)(?<!\bapprox)(?<!\bJr)(?<!\bSr)"
+    r"(?<!\bInc)(?<!\b[A-Z])\.(?=\s)"
+)
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
 

@@ -13,19 +13,18 @@ from typing import ClassVar, Literal
 from reward_funcs._tags import (
     TAG,
     TAGS,
-    THINK_OPEN,
     has_exact_newlines,
     has_reasoning_field,
     has_words,
     open_block,
     tag_faults,
-    without_end_tokens,
 )
-from reward_funcs.base import Batch, Grade, Reward, check_setting
-from reward_funcs.extract import after_think
+from reward_funcs.base import Batch, Grade, Reward, check_flag, check_name, check_setting
+from reward_funcs.extract import THINK_OPEN, after_think
 
 MODES = ("strict", "lenient", "graded")
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^\r\n]*)")
+# in front of a fence may stand marks of quotations and, where it opens, of list items
+_FENCE = re.compile(r"((?:[ \t]*(?:>|(?:[-*+]|[0-9]{1,9}[.)])[ \t])){0,8})[ \t]*(`{3,}|~{3,})([^\r\n]*)")
 _LANGUAGES = {
     "py": "python",
     "py3": "python",
@@ -40,6 +39,15 @@ _LANGUAGES = {
     "shell": "bash",
     "rs": "rust",
     "golang": "go",
+}
+_HASH = ("python", "ruby", "perl", "r", "bash", "zsh", "fish", "powershell", "julia", "elixir", "nim", "yaml", "toml")
+# How lines of comment begin; "//" in all languages but these.
+_COMMENTS = {
+    **dict.fromkeys(_HASH, ("#",)),
+    **dict.fromkeys(("sql", "lua", "haskell", "ada", "elm", "vhdl"), ("--",)),
+    **dict.fromkeys(("lisp", "scheme", "clojure", "racket"), (";",)),
+    **dict.fromkeys(("matlab", "latex", "tex", "erlang", "prolog"), ("%",)),
+    "php": ("#", "//"),
 }
 
 # "Step 2:", "2.", "2)", a bullet, or "First," at the start of a line, in a heading or bold print too. The repetitions
@@ -56,8 +64,9 @@ class ThinkFormatReward(Reward):
     r"""1.0 for one think block at the start with an answer after it, else 0.0.
 
     Every mode wants `<think>` and `</think>` once each, in order; nothing before; at least one letter or digit between;
-    an answer after it, which is any visible text but dots. `<answer>` tags may be used, once, after the block and not
-    empty. Tags are matched as written, in lower case, wherever they stand: one that is quoted counts too.
+    an answer after it, which is at least one letter, digit or mathematical sign. Markup is none of these (`**`, `<br>`,
+    `\boxed{}`). `<answer>` tags may be used, once, after the block and not empty. Tags are right in lower case alone,
+    and count wherever they stand, one that is quoted too; `<THINK>`, `<thinking>` and `＜think＞` are one tag too many.
 
     Args:
         mode (`str`):
@@ -80,7 +89,8 @@ class ThinkFormatReward(Reward):
     End-of-turn tokens such as `<|im_end|>` or `</s>` at the end of a completion are ignored in every mode.
 
     Raises:
-        ValueError: For an unknown mode or `think_prefilled`.
+        ValueError: For an unknown mode or `think_prefilled`, or a switch that is no `bool`; when called with `"auto"`,
+            for prompts that are neither texts nor messages.
 
     Source:
         The formats of DeepSeek-R1, arXiv 2501.12948, and in strict mode open-r1's `format_reward`. TRL's
@@ -117,16 +127,13 @@ class ThinkFormatReward(Reward):
             raise ValueError(f"think_prefilled must be True, False or 'auto'; it is {think_prefilled!r}")
         self.mode = mode
         self.think_prefilled = think_prefilled
-        self.require_answer = require_answer
-        self.allow_empty = allow_empty
+        self.require_answer = check_flag("require_answer", require_answer)
+        self.allow_empty = check_flag("allow_empty", allow_empty)
 
     def grade(self, batch: Batch) -> list[Grade]:
         """Each completion's format."""
         texts = batch.texts  # first, as it refuses what is no completion
-        return [
-            self._grade(without_end_tokens(start + text))
-            for start, text in zip(self._starts(batch), texts, strict=True)
-        ]
+        return [self._grade(start + text) for start, text in zip(self._starts(batch), texts, strict=True)]
 
     def _starts(self, batch: Batch) -> list[str]:
         """What the template wrote before each completion."""
@@ -236,7 +243,12 @@ class TagCountReward(Reward):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if isinstance(tags, str) or not tags or not all(isinstance(tag, str) and tag for tag in tags):
+        if (
+            isinstance(tags, str)
+            or not isinstance(tags, Sequence)
+            or not tags
+            or not all(isinstance(tag, str) and tag for tag in tags)
+        ):
             raise ValueError(f"tags must be a list of one or more texts, none of them empty; it is {tags!r:.80}")
         self.tags = tuple(tags)
 
@@ -253,11 +265,13 @@ class CodeBlockFormatReward(Reward):
     r"""1.0 for one closed, filled block of code in the language after the think block, else 0.0.
 
     A block opens with a line of three or more backticks or tildes and the language, and closes with a line of as many.
-    Blocks in other languages and code within a line do not count; a block that is never closed scores 0.
+    Blocks in other languages and code within a line do not count; a block that is never closed scores 0, and so does
+    one of nothing but comments. The block may stand in an item of a list or in a quotation.
 
     Args:
-        language (`str`, *optional*): language of the block; common abbreviations are the same (`py`, `c++`, `sh`).
-            `None` takes any language, named or not.
+        language (`str`, *optional*): language of the block; common abbreviations are the same (`py`, `c++`, `sh`), and
+            so are versions (`python3.11`). `pycon`, a session with prompts and results, is another. `None` takes any
+            language, named or not.
         language_column (`str`, *optional*): column with the language of each row, in the place of `language`.
         exactly_one (`bool`): several blocks in the language score 0, since a grader would have to choose; `False`
             takes one or more.
@@ -267,7 +281,8 @@ class CodeBlockFormatReward(Reward):
         `list[float | None]`: `None` for a row whose `language_column` holds no text.
 
     Raises:
-        ValueError: For an empty language; when called, for a missing `language_column`.
+        ValueError: For an empty language, a column that is no name, or a switch that is no `bool`; when called, for a
+            missing `language_column`.
 
     Source:
         open-r1's `get_code_format_reward`, without its think and answer tags: combine it with
@@ -297,8 +312,8 @@ class CodeBlockFormatReward(Reward):
         if language is not None and not (isinstance(language, str) and language.strip()):
             raise ValueError(f"language must be a name such as 'python', or None for any; it is {language!r}")
         self.language = language
-        self.language_column = language_column
-        self.exactly_one = exactly_one
+        self.language_column = None if language_column is None else check_name("language_column", language_column)
+        self.exactly_one = check_flag("exactly_one", exactly_one)
 
     def grade(self, batch: Batch) -> list[Grade]:
         """Each completion's code block."""
@@ -313,9 +328,9 @@ class CodeBlockFormatReward(Reward):
         ]
 
     def _grade(self, text: str, language: str | None) -> Grade:
-        blocks, closed = _code_blocks(TAG.sub("\n", after_think(without_end_tokens(text))))
+        blocks, closed = _code_blocks(TAG.sub("\n", after_think(text)))
         wanted = None if language is None else _language(language)
-        codes = [code for named, code in blocks if wanted is None or named == wanted]
+        codes = [block for block in blocks if wanted is None or block[0] == wanted]
         if not closed:
             reason = "open_block"
         elif not codes:
@@ -323,28 +338,35 @@ class CodeBlockFormatReward(Reward):
         elif self.exactly_one and len(codes) > 1:
             reason = "several_blocks"
         else:
-            reason = "well_formed" if all(map(has_words, codes)) else "empty_block"
+            reason = "well_formed" if all(_is_filled(name, code) for name, code in codes) else "empty_block"
         return Grade(float(reason == "well_formed"), reason)
 
 
 def _language(info: str) -> str:
     """The language that the line of a fence names, `""` where it names none."""
     name = (info.split(maxsplit=1) or [""])[0].strip("{}.,:").lower()
+    name = re.sub(r"^(python|ruby|lua|perl|php)[0-9][0-9.]*$", r"\1", name)
     return _LANGUAGES.get(name, name)
+
+
+def _is_filled(language: str, code: str) -> bool:
+    """Whether there is a word that is not in a line of comment."""
+    marks = _COMMENTS.get(language, ("//",) if language else ("//", "#"))
+    return any(has_words(line) for line in code.split("\n") if not line.lstrip(" \t>").startswith(marks))
 
 
 def _code_blocks(text: str) -> tuple[list[tuple[str, str]], bool]:
     """Language and content of each closed block, and whether the last one was closed too."""
     blocks: list[tuple[str, str]] = []
-    fence, language, content = "", "", [""]
+    fence, language, content, is_quoted = "", "", [""], False
     for line in text.split("\n"):
         match = _FENCE.match(line)
-        marks, info = match.groups() if match else ("", "")
+        before, marks, info = match.groups() if match else ("", "", "")
         if not fence:
             # backticks further on are code within the line
             if marks and not (marks[0] == "`" and "`" in info):
-                fence, language, content = marks, _language(info), []
-        elif marks.startswith(fence) and not info.strip():
+                fence, language, content, is_quoted = marks, _language(info), [], ">" in before
+        elif marks.startswith(fence) and not info.strip() and not before.strip(" \t>" if is_quoted else " \t"):
             blocks.append((language, "\n".join(content)))
             fence = ""
         else:

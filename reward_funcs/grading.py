@@ -12,7 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
-from reward_funcs.base import Batch, Grade, Reward, check_setting
+from reward_funcs.base import Batch, Grade, Reward, check_flag, check_name, check_setting
 from reward_funcs.expressions import Node
 from reward_funcs.extract import (
     THINK_CLOSE,
@@ -85,6 +85,10 @@ class _AnswerReward(Reward):
             except re.error as error:
                 raise ValueError(f"pattern={pattern!r} is no regular expression: {error}") from error
         check_setting("rel_tol", rel_tol, 0, below=1)
+        check_flag("read_think", read_think)
+        check_flag("think_prefilled", think_prefilled)
+        check_flag("allow_alternatives", allow_alternatives)
+        check_name("solution_column", solution_column)
         self.extraction = extraction
         self.pattern = pattern
         self.read_think = read_think
@@ -232,6 +236,8 @@ class AccuracyReward(_AnswerReward):
         )
         if multiple_answers not in ("any", "all"):
             raise ValueError(f'multiple_answers={multiple_answers!r} must be "any" or "all"')
+        check_flag("allow_unevaluated", allow_unevaluated)
+        check_flag("allow_unsolved", allow_unsolved)
         check_setting("timeout", timeout, MIN_TIMEOUT)
         check_setting("num_workers", num_workers, 1, whole=True)
         check_setting("max_answer_length", max_answer_length, 1, whole=True)

@@ -1,13 +1,14 @@
 """Rewards for the length of a completion in tokens: a soft limit, a cosine schedule, and a ranking within the group.
 
 The length is the number of ids in the column `completion_ids`, which TRL always passes; with tools it includes the
-tokens of the tool results. None of them falls back on characters: a limit of 1,280 means something else there.
+tokens of the tool results; ids that are padded to one length count with their padding. None of them falls back on
+characters: a limit of 1,280 means something else there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from reward_funcs._parts import Part, check_part, function_rewards
@@ -18,9 +19,9 @@ def completion_lengths(batch: Batch, *, needed_by: str) -> list[int]:
     """Number of tokens of each completion of the batch.
 
     Raises:
-        ValueError: When there is no column `completion_ids`.
+        ValueError: When there is no column `completion_ids`, or an entry of it is no list of ids.
     """
-    ids = batch.optional("completion_ids")
+    ids = batch.token_ids()
     if ids is None:
         raise ValueError(
             f"{needed_by} counts tokens and needs completion_ids, one list of token ids for each completion; TRL "
@@ -166,18 +167,15 @@ class CosineLengthReward(Reward):
     ) -> None:
         super().__init__(name=name)
         self.max_len = check_setting("max_len", max_len, 1, whole=True)
-        self.min_value_wrong = min_value_wrong
-        self.max_value_wrong = max_value_wrong
-        self.min_value_correct = min_value_correct
-        self.max_value_correct = max_value_correct
+        self.min_value_wrong = check_setting("min_value_wrong", min_value_wrong)
+        self.max_value_wrong = check_setting("max_value_wrong", max_value_wrong)
+        self.min_value_correct = check_setting("min_value_correct", min_value_correct)
+        self.max_value_correct = check_setting("max_value_correct", max_value_correct)
         self.accuracy = _checked(accuracy, type(self).__name__)
         for kind in ("wrong", "correct"):
             low, high = getattr(self, f"min_value_{kind}"), getattr(self, f"max_value_{kind}")
-            if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-                raise ValueError(
-                    f"min_value_{kind} and max_value_{kind} must be finite, the first not above the second; they are "
-                    f"{low!r} and {high!r}"
-                )
+            if low > high:
+                raise ValueError(f"min_value_{kind}={low!r} must not be above max_value_{kind}={high!r}; swap them")
 
     def grade(self, batch: Batch) -> list[Grade]:
         """Each completion's value on the schedule of its verdict."""
@@ -220,8 +218,8 @@ class LengthPenaltyReward(Reward):
 
     Args:
         num_generations (`int`, *optional*): completions a prompt, that many in a row. By default the completions of
-            one call with equal values in the column `prompts` are a group, wherever they stand in it; without that
-            column the whole call is one.
+            one call with equal values in the column `prompts` (arrays in them by content) are a group, wherever they
+            stand in it; without that column the whole call is one.
         accuracy (`Reward | Callable`, *optional*): says what is right, by a reward above 0.5, as in
             [`CosineLengthReward`]. What it cannot judge gets `None`, and its length still counts for the group.
         name (`str`, *optional*): name in TRL's logs.
@@ -307,12 +305,12 @@ def _placed(verdict: Grade, place: float) -> Grade:
 def _equal_prompts(prompts: Sequence[Any]) -> list[list[int]]:
     """Positions of equal prompts, in order of first appearance.
 
-    Messages cannot be hashed and may hold images, so their text only finds the candidates, and `==` decides.
+    Messages cannot be hashed and may hold images or arrays, so their text only finds the candidates.
     """
-    found: dict[str, list[tuple[Any, list[int]]]] = {}
+    found: dict[Hashable, list[tuple[Any, list[int]]]] = {}
     for i, prompt in enumerate(prompts):
         candidates = found.setdefault(_text_key(prompt), [])
-        members = next((members for other, members in candidates if other is prompt or other == prompt), None)
+        members = next((members for other, members in candidates if _same(other, prompt)), None)
         if members is None:
             candidates.append((prompt, [i]))
         else:
@@ -320,12 +318,25 @@ def _equal_prompts(prompts: Sequence[Any]) -> list[list[int]]:
     return [members for candidates in found.values() for _, members in candidates]
 
 
-def _text_key(prompt: Any) -> str:
-    if isinstance(prompt, str):
+def _text_key(prompt: Any) -> Hashable:
+    """One value for prompts that may be equal: their texts and numbers, in the order of lists and of no mapping."""
+    if prompt is None or isinstance(prompt, (str, int, float)):
         return prompt
-    import json
+    if isinstance(prompt, Mapping):
+        return frozenset((str(key), _text_key(value)) for key, value in prompt.items())
+    return tuple(map(_text_key, prompt)) if isinstance(prompt, (list, tuple)) else ""
 
-    return json.dumps(prompt, sort_keys=True, default=lambda value: type(value).__name__)
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if hasattr(one, "tolist") and hasattr(other, "tolist"):  # the == of arrays is one for each of their elements
+        return type(one) is type(other) and bool(one.tolist() == other.tolist())
+    return not (hasattr(one, "tolist") or hasattr(other, "tolist")) and bool(one == other)
 
 
 soft_overlong_reward = SoftOverlongReward()

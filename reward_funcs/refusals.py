@@ -20,13 +20,15 @@ _UNEVALUATED = re.compile(
 
 # what math-verify reads past: it takes the part in front, or the part behind, for the whole
 _PASSED_OVER = re.compile(
-    r"\\(?:ldots|cdots|approx|sim|simeq|cong|to|rightarrow|Rightarrow|implies|iff|not|land|wedge|mid|parallel|infty|&)(?![a-zA-Z])"
+    r"\\(?:ldots|cdots|approx|sim|simeq|cong|to|rightarrow|Rightarrow|implies|iff|not|land|wedge|mid|parallel|&)(?![a-zA-Z])"
     r"|\.\.\.|\\sqrt ?[0-9]{2}|[0-9]\s*_|\||\\text|\\mbox|\\mathrm\s*\{[^{}]{2,}"
 )
 
 
 def is_passed_over(gold: str, answer: str) -> bool:
     """Whether the answer has something in it that the workers would overlook and the gold has not."""
+    if "\\infty" in answer and "\\infty" not in gold and _RELATION.search(gold):
+        return True  # infinity minus infinity solves everything
     return any(found not in gold for found in _PASSED_OVER.findall(_TRAILING_UNIT.sub("", answer)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Hashable, Sequence
 from itertools import islice
@@ -14,6 +13,7 @@ UNITS = ("token", "word")
 # Han ideographs and the two kana syllabaries, written without spaces between words. Korean has spaces; a Thai sentence
 # stays one word, because letters, unlike ideographs, repeat in any text.
 _IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+_SHORT = 8  # up to here the n-grams themselves are compared, which is faster
 _WORD = re.compile(f"[{_IDEOGRAPHS}]|[^\\s{_IDEOGRAPHS}]+")
 
 
@@ -77,19 +77,14 @@ class RepetitionPenaltyReward(Reward):
     ) -> None:
         super().__init__(name=name)
         self.ngram_size = check_setting("ngram_size", ngram_size, 1, whole=True)
-        if not math.isfinite(max_penalty) or max_penalty > 0:
-            raise ValueError(
-                f"max_penalty is added to the reward and must be finite and at most 0; it is {max_penalty!r}"
-                + (f", write {-max_penalty!r}" if 0 < max_penalty < math.inf else "")
-            )
         if unit not in (None, *UNITS):
             raise ValueError(f"unit must be 'token', 'word' or None (tokens where there are any); it is {unit!r}")
-        self.max_penalty = max_penalty
+        self.max_penalty = check_setting("max_penalty", max_penalty, most=0)
         self.unit = unit
 
     def grade(self, batch: Batch) -> list[Grade]:
         """Each completion's penalty."""
-        ids = batch.optional("completion_ids")
+        ids = batch.token_ids()
         if self.unit == "token" and ids is None:
             raise ValueError(
                 f"{self.__name__} with unit='token' needs completion_ids, one list of token ids for each completion; "
@@ -97,17 +92,31 @@ class RepetitionPenaltyReward(Reward):
             )
         if self.unit == "word" or ids is None:
             return [self._penalty(words(text)) for text in batch.texts]
-        # int() because the elements of a tensor are no equal keys
+        # int() because the elements of a list of tensors are no equal keys
         return [self._penalty([int(token) for token in tokens]) for tokens in ids]
 
     def _penalty(self, units: Sequence[Hashable]) -> Grade:
         total = len(units) - self.ngram_size + 1
         if total < 1:
             return Grade(0.0, "too_short")
-        distinct = len(set(zip(*(islice(units, start, None) for start in range(self.ngram_size)), strict=False)))
+        distinct = _num_distinct(units, self.ngram_size)
         if distinct == total:
             return Grade(0.0, "no_repetition")
         return Grade((1 - distinct / total) * self.max_penalty, "repetition")
+
+
+def _num_distinct(units: Sequence[Hashable], size: int) -> int:
+    """Number of different n-grams of the size, in time that hardly depends on it."""
+    if size <= _SHORT:
+        return len(set(zip(*(islice(units, start, None) for start in range(size)), strict=False)))
+    # long ones are told apart by the numbers of the two shorter ones that they consist of, which may overlap
+    grams, length = units, 1
+    while length < size:
+        step = min(length, size - length)
+        numbers: dict[Hashable, int] = {}
+        grams = [numbers.setdefault(pair, len(numbers)) for pair in zip(grams, islice(grams, step, None), strict=False)]
+        length += step
+    return len(set(grams))
 
 
 repetition_penalty_reward = RepetitionPenaltyReward()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from reward_funcs.base import Batch, Grade, Reward
+from reward_funcs.base import Batch, Grade, Reward, check_flag, check_name, plain
 from reward_funcs.extract import after_think, answer_tag, boxed_run, final_answer, several_answer_tags
 
 METRICS = ("exact", "f1")
@@ -18,7 +18,10 @@ ARTICLES = frozenset({"a", "an", "the"})
 # Symbols that SQuAD drops with the punctuation. It drops + < = > too, which makes x<5 of x>5: they stay here.
 _DROPPED_SYMBOLS = frozenset("$^`|~")
 _MARK = re.compile(r"[^\w\s]|_")
-_NUMBER = re.compile(r"\$?\d")
+_NUMBER = re.compile(r"\$?\.?\d")
+# whatever dash is typed for it, and a space after it where nothing stands before that something is subtracted from
+_MINUS = re.compile(r"^\s*[-\u2010-\u2015\u2212]\s*(?=\$?\.?\d)|(?<!\w)[-\u2010-\u2015\u2212](?=\$?\.?\d)")
+_LATEX_SIGN = re.compile(r"\\(?=[%#])|(?<=\d)\s+(?=\\?%)")
 # Scripts written without spaces between words: Thai, Lao, Burmese, Khmer, kana and Han; and Hangul, whose F1 is
 # counted by syllable as well (KorQuAD).
 _UNSPACED = re.compile(
@@ -32,6 +35,7 @@ _WRAPPERS = (
 )
 _MAX_LAYERS = 8
 _MAX_MARKS = 30
+_MAX_WHOLE = 1e15
 
 
 def unwrapped(answer: str) -> str:
@@ -90,9 +94,12 @@ def compatible(text: str) -> str:
 
 def _kept_mark(match: re.Match[str]) -> str:
     mark, (start, end), text = match.group(), match.span(), match.string
-    if mark == "." and text[start - 1 : start].isdigit() and text[end : end + 1].isdigit():
+    before, after = text[max(0, start - 1) : start], text[end : end + 1]
+    if mark == "." and after.isdigit() and (before.isdigit() or not before.isalnum()):
         return mark
-    if mark == "-" and not text[start - 1 : start].isalnum() and _NUMBER.match(text, end):
+    if mark == "-" and not before.isalnum() and _NUMBER.match(text, end):
+        return mark
+    if mark in "#%" and before.isalnum():
         return mark
     return "" if unicodedata.category(mark)[0] == "P" or mark in _DROPPED_SYMBOLS else mark
 
@@ -114,17 +121,18 @@ class ExactMatchReward(Reward):
             applied; otherwise texts are compared as they are, without the markup around them.
         ignore_case (`bool`, *optional*, defaults to `True`): whether upper and lower case are the same.
         ignore_punctuation (`bool`, *optional*, defaults to `True`): whether punctuation is dropped. A decimal point
-            and a minus sign in front of a number stay: 1.5 is not 15 and -5 is not 5.
+            and a minus sign in front of a number stay, and so do # and % behind a letter or digit: 1.5 is not 15, -5 is
+            not 5, 10% is not 10 and C# is not C. Any dash in front of a number is a minus sign.
         ignore_articles (`bool`, *optional*, defaults to `True`): whether a, an and the are dropped before a word.
         name (`str`, *optional*, defaults to `"exact_match_reward"`): name in the logs.
 
     Raises:
-        ValueError: For an unknown `metric` or `extraction`.
+        ValueError: For an unknown `metric` or `extraction`, a column that is no name, or a switch that is no `bool`.
 
     Source: the evaluation script of SQuAD 1.1 (Rajpurkar et al., 2016). Different here: Unicode punctuation, decimal
-        points, minus signs and the symbols + < = > (see above), an article at the end of an answer stays (vitamin A),
-        and tokens of scripts without spaces are single characters (as MLQA does for Chinese and KorQuAD for Korean),
-        in the exact comparison too.
+        points, minus signs and the symbols # % + < = > (see above), an article at the end of an answer stays (vitamin
+        A), and tokens of scripts without spaces are single characters (as MLQA does for Chinese and KorQuAD for
+        Korean), in the exact comparison too.
 
     Example:
 
@@ -155,13 +163,13 @@ class ExactMatchReward(Reward):
         for argument, value, allowed in (("metric", metric, METRICS), ("extraction", extraction, EXTRACTIONS)):
             if value not in allowed:
                 raise ValueError(f"{argument}={value!r} is unknown; use one of {', '.join(map(repr, allowed))}")
-        self.solution_column = solution_column
+        self.solution_column = check_name("solution_column", solution_column)
         self.metric = metric
         self.extraction = extraction
-        self.normalize = normalize
-        self.ignore_case = ignore_case
-        self.ignore_punctuation = ignore_punctuation
-        self.ignore_articles = ignore_articles
+        self.normalize = check_flag("normalize", normalize)
+        self.ignore_case = check_flag("ignore_case", ignore_case)
+        self.ignore_punctuation = check_flag("ignore_punctuation", ignore_punctuation)
+        self.ignore_articles = check_flag("ignore_articles", ignore_articles)
 
     def grade(self, batch: Batch) -> list[Grade]:
         """One grade for each completion; the reason is `correct`, `partial`, `wrong`, `no_answer`, `several_answers` or
@@ -207,7 +215,7 @@ class ExactMatchReward(Reward):
         text = unwrapped(text)
         if not self.normalize:
             return [text] if self.metric == "exact" and text else text.split()
-        text = _COMMAND.sub("{", compatible(text).replace("−", "-"))
+        text = _COMMAND.sub("{", _LATEX_SIGN.sub("", _MINUS.sub("-", compatible(text))))
         if self.ignore_case:
             text = compatible(text.casefold())
         bare = _MARK.sub(_kept_mark, text) if self.ignore_punctuation else text
@@ -234,10 +242,16 @@ class ExactMatchReward(Reward):
 
 def _gold_texts(gold: Any) -> list[str]:
     """The accepted texts of a gold, none of them empty."""
+    gold = plain(gold)
     if isinstance(gold, Mapping):
         gold = gold.get("text")
-    entries = gold if isinstance(gold, (list, tuple)) else [gold]
-    texts = [str(entry) for entry in entries if isinstance(entry, (str, int, float)) and entry == entry]
+    texts = []
+    for entry in gold if isinstance(gold, list) else [gold]:
+        # a table with a gap in its column of whole numbers holds floats
+        if isinstance(entry, float) and entry.is_integer() and abs(entry) < _MAX_WHOLE:
+            texts.append(str(int(entry)))
+        if isinstance(entry, (str, int, float)) and entry == entry:
+            texts.append(str(entry))
     return [text for text in texts if text.strip()]
 
 

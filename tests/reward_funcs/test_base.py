@@ -5,13 +5,14 @@ import pickle
 import subprocess
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
 
 import reward_funcs
 from reward_funcs import AsyncReward, Batch, Grade, Reward
-from reward_funcs.base import NOT_ASKED, boxed, check_setting, log_grades
+from reward_funcs.base import NOT_ASKED, boxed, check_setting, log_grades, plain, plain_value
 
 
 class EqualReward(Reward):
@@ -301,3 +302,71 @@ def test_check_setting_accepts_the_least_and_says_what_is_allowed():
             check_setting("rate", value, 0, below=1)
     with pytest.raises(ValueError, match="seconds=inf: it must be a finite number"):
         check_setting("seconds", float("inf"), 0.01)
+
+
+@pytest.mark.parametrize("end", ["<|im_end|>", "</s>\n", " <|eot_id|><|end_of_text|>", "\n<end_of_turn>\n<pad><pad>"])
+def test_batch_texts_are_without_end_tokens(end):
+    completions = ["four" + end, [{"role": "assistant", "content": "four" + end}]]
+    assert Batch(completions, {}).texts == ["four", "four"]
+    assert reward_funcs.exact_match_reward(completions, solution=["four", "four"]) == [1.0, 1.0]
+
+
+def test_batch_columns_of_arrays_are_lists_of_plain_values():
+    torch, pandas = pytest.importorskip("torch"), pytest.importorskip("pandas")
+    numbers = [np.array([4, 5]), torch.tensor([4, 5]), pandas.Series([4, 5], index=[7, 9]), (4, 5), [np.int64(4), 5]]
+    for column in numbers:
+        found = Batch(["a", "b"], {"n": column}).optional("n")
+        assert found == [4, 5]
+        assert [type(value) for value in found] == [int, int]
+        assert Batch(["a", "b"], {"n": column}).subset([1]).optional("n") == [5]
+    nested = Batch(["a"], {"n": [{"text": np.array(["x"]), "of": [np.float64(0.5)]}]}).optional("n")
+    assert plain(nested) == [{"text": ["x"], "of": [0.5]}]
+    assert plain_value(np.float32(0.1)) == plain_value(np.array([0.1], dtype=np.float32))[0] == 0.1
+
+
+@pytest.mark.parametrize("values", [np.array(5), np.array([1, 2, 3]), "ab", 5])
+def test_batch_column_of_another_length_raises(values):
+    with pytest.raises(ValueError, match="one value for each of the 2 completions"):
+        Batch(["a", "b"], {"n": values}).optional("n")
+
+
+def test_gate_with_a_series_gives_each_completion_its_own_gold():
+    pandas = pytest.importorskip("pandas")
+    reward = reward_funcs.Gate(lambda completions, **columns: [0.0, 1.0, 1.0], reward_funcs.exact_match_reward)
+    assert reward(["4", "5", "6"], solution=pandas.Series(["4", "5", "5"], index=[7, 8, 9])) == [0.0, 1.0, 0.0]
+
+
+class BadGolds(Reward):
+    """Grades whose reasons are the texts."""
+
+    default_name = "bad_golds"
+
+    def grade(self, batch):
+        return [Grade(None if text != "right" else 1.0, text) for text in batch.texts]
+
+
+@pytest.mark.parametrize("texts", [["bad_gold"] * 2, ["bad_gold", "bad_choices"], ["unknown_language"] * 3])
+def test_reward_call_without_a_usable_row_warns_once(texts):
+    for reward in (BadGolds(), reward_funcs.Sum([BadGolds()])):
+        with pytest.warns(
+            UserWarning, match=rf"{reward.__name__} could judge none of the {len(texts)}.*{texts[-1]}"
+        ) as seen:
+            assert reward(texts) == [None] * len(texts)
+            reward(texts)
+        assert len(seen) == 1
+        assert seen[0].filename == __file__
+
+
+@pytest.mark.parametrize("texts", [[], ["bad_gold"], ["bad_gold", "right"], ["too_few_words"] * 2, ["judge_down"] * 2])
+def test_reward_other_calls_do_not_warn(texts):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BadGolds()(texts)
+
+
+@pytest.mark.parametrize("ids", [[None, [1]], ["ab", [1]], [5, [1]]])
+def test_token_ids_that_are_no_lists_raise(ids):
+    with pytest.raises(ValueError, match=r"completion_ids must hold a list of token ids.*for completion 0"):
+        reward_funcs.soft_overlong_reward(["a", "b"], completion_ids=ids)
+    with pytest.raises(ValueError, match="completion_ids must hold"):
+        reward_funcs.repetition_penalty_reward(["a", "b"], completion_ids=ids)

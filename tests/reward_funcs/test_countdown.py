@@ -82,7 +82,7 @@ def test_countdown_digits_beside_each_other_make_no_number() -> None:
     assert graded(tagged("3 8"), {"target": 38, "nums": [38]}).reason == "not_an_expression"
 
 
-@pytest.mark.parametrize("expression", ["3+8=24", "3*8=25", "3*8=24=24", "3*8=", "3*8=a", "3*8=1/0", "24=3*8"])
+@pytest.mark.parametrize("expression", ["3+8=24", "3*8=25", "3*8=24=24", "3*8=", "3*8=a", "3*8=1/0", "25=3*8"])
 def test_countdown_false_or_unclear_equation_scores_zero(expression: str) -> None:
     assert graded(tagged(expression))[:2] == (0.0, "false_equation")
 
@@ -169,7 +169,7 @@ def test_countdown_missing_column_names_those_there_are() -> None:
 
 @pytest.mark.parametrize("score", [-0.1, 1.0, float("nan")])
 def test_countdown_format_score_out_of_range_raises(score: float) -> None:
-    with pytest.raises(ValueError, match=r"format_score=.*\[0, 1\)"):
+    with pytest.raises(ValueError, match=r"format_score=.*at least 0 and below 1"):
         CountdownReward(format_score=score)
 
 
@@ -286,3 +286,33 @@ def test_countdown_ideal_without_solution_is_none() -> None:
     assert countdown_reward.ideal({"target": 1000, "nums": [1, 2]}) is None
     assert CountdownReward(use_all=False).ideal({"target": 7, "nums": [1, 2, 7]}) == "<answer>7</answer>"
     assert countdown_reward.ideal({"target": 7, "nums": [1] * 7}) is None  # more numbers than it searches
+
+
+@pytest.mark.parametrize("expression", ["24=3*8", "24 = 3 * 8", "$24 = 3 \\times 8$", "24.0=8*3"])
+def test_countdown_value_may_stand_first(expression: str) -> None:
+    assert graded(tagged(expression)).reward == 1.0
+
+
+@pytest.mark.parametrize("expression", ["(3]*8", "[3)*8", "{3)*8", "(3*[8)]", r"\frac{24)(1}", "3*8)", "(3*8"])
+def test_countdown_brackets_that_do_not_match_are_no_expression(expression: str) -> None:
+    assert graded(tagged(expression))[:2] == (0.0, "not_an_expression")
+
+
+@pytest.mark.parametrize("nums", ["[3, 8]", "3, 8", "3 8", "[3 8]", ["3", "8"], ("3", 8.0), '["3", "8"]'])
+@pytest.mark.parametrize("target", [24, "24", " 24 ", 24.0])
+def test_countdown_numbers_of_a_csv_file_are_read(nums: Any, target: Any) -> None:
+    assert countdown_reward([tagged("3*8")], target=[target], nums=[nums]) == [1.0]
+    assert graded(tagged("3*8"), {"target": target, "nums": nums}).reward == 1.0
+
+
+@pytest.mark.parametrize("nums", ["", "[]", "three, 8", "3/4 8", "1e3 8", ["3", ""], [["3"], "8"], ","])
+def test_countdown_texts_that_are_no_numbers_cannot_be_judged(nums: Any) -> None:
+    assert graded(tagged("3*8"), {"target": 24, "nums": nums}) == Grade(None, "bad_gold")
+
+
+def test_countdown_arrays_are_numbers() -> None:
+    np = pytest.importorskip("numpy")
+    assert countdown_reward([tagged("3*8")] * 2, target=np.array([24, 24]), nums=np.array([[3, 8], [3, 9]])) == [
+        1.0,
+        0.0,
+    ]

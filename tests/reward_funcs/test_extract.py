@@ -18,6 +18,7 @@ from reward_funcs.extract import (
     last_boxed,
     last_number,
     several_answer_tags,
+    without_end_tokens,
 )
 
 LONG = 100_000
@@ -284,3 +285,48 @@ def test_last_number_typographic_minus_belongs_to_the_number() -> None:
 @settings(deadline=None, derandomize=True)
 def test_last_number_finds_any_integer_behind_any_words(number: int, words: str) -> None:
     assert last_number(f"1 {words} {number} {words}") == str(number)
+
+
+@pytest.mark.parametrize(
+    ("line", "stated"),
+    [
+        ("The answer is John F. Kennedy.", "John F. Kennedy"),
+        ("The answer is George W. Bush. He was born in 1946.", "George W. Bush"),
+        ("The answer is J. K. Rowling.", "J. K. Rowling"),
+        ("The answer is U.S. Steel.", "U.S. Steel"),
+        ("The answer is Prof. Smith.", "Prof. Smith"),
+        ("The answer is Marbury vs. Madison.", "Marbury vs. Madison"),
+        ("The answer is approx. 5 m. Then we stop.", "approx. 5 m"),
+        ("The answer is Martin Luther King Jr. He spoke in 1963.", "Martin Luther King Jr"),
+        ("The answer is E. coli. Bacteria are small.", "E. coli"),
+        ("The answer is vitamin C. It helps.", "vitamin C"),
+        ("The answer is B. Because A is wrong.", "B"),
+        ("The answer is B. A is wrong.", "B"),
+        ("The answer is No. 5", "No. 5"),
+        ("The answer is No. Because of that.", "No"),
+        ("The answer is 3.5. So it is.", "3.5"),
+    ],
+)
+def test_final_answer_ends_with_the_sentence_and_not_at_an_initial(line: str, stated: str) -> None:
+    assert final_answer(line) == stated
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("so 4 \n", "so 4 \n"),
+        ("so 4<|im_end|>", "so 4"),
+        ("so 4 <|im_end|>\n</s> ", "so 4"),
+        ("</s>", ""),
+        ("<|im_end|> 4", "<|im_end|> 4"),
+        ("so 4<|im_end", "so 4<|im_end"),
+    ],
+)
+def test_without_end_tokens_leaves_the_text_before_them(text: str, expected: str) -> None:
+    assert without_end_tokens(text) == expected
+
+
+def test_without_end_tokens_hostile_text_is_finished() -> None:
+    assert without_end_tokens("</s> " * 200_000) == ""
+    assert without_end_tokens("</s> " * 200_000 + "x").endswith("x")

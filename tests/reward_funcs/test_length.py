@@ -144,8 +144,8 @@ def test_cosine_length_default_judges_by_accuracy_reward():
     ("options", "named"),
     [
         ({"max_len": 0}, r"max_len=0: .*at least 1"),
-        ({"min_value_wrong": 0.0}, r"min_value_wrong.*max_value_wrong.*0\.0 and -0\.5"),
-        ({"max_value_correct": 0.0}, r"min_value_correct.*max_value_correct.*0\.5 and 0\.0"),
+        ({"min_value_wrong": 0.0}, r"min_value_wrong=0\.0 .*max_value_wrong=-0\.5"),
+        ({"max_value_correct": 0.0}, r"min_value_correct=0\.5 .*max_value_correct=0\.0"),
         ({"max_value_correct": math.inf}, r"max_value_correct.*finite"),
         ({"min_value_wrong": math.nan}, r"min_value_wrong.*finite"),
         ({"accuracy": "accuracy_reward"}, r"CosineLengthReward.*accuracy_reward"),
@@ -268,3 +268,28 @@ def test_length_rewards_read_messages_as_texts():
 def test_length_rewards_names_are_public():
     for name in ("soft_overlong_reward", "cosine_length_reward", "length_penalty_reward"):
         assert getattr(reward_funcs, name).__name__ == name
+
+
+def test_length_penalty_prompts_that_hold_arrays_are_compared_by_content():
+    np, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+
+    def prompt(image):
+        return [{"role": "user", "content": [{"type": "image", "image": image}, {"type": "text", "text": "How many?"}]}]
+
+    images = [np.zeros((2, 2)), np.ones((2, 2)), np.zeros((2, 2)), torch.zeros(2, 2), torch.zeros(2, 2), "zeros"]
+    ids = [[0] * n for n in (1, 1, 2, 1, 2, 7)]
+    assert length_penalty_reward(["x"] * 6, prompts=[prompt(image) for image in images], completion_ids=ids) == [
+        *(0.5, 0.0, -0.5, 0.5, -0.5, 0.0)
+    ]
+
+
+def test_length_penalty_prompts_with_keys_of_several_types_are_grouped():
+    prompts = [{"a": 1, 2: "b"}, {2: "b", "a": 1}, {"a": 1, 2: "c"}, {"a": 1, "2": "b"}]
+    ids = [[0] * n for n in (1, 2, 5, 5)]
+    assert length_penalty_reward(["x"] * 4, prompts=prompts, completion_ids=ids) == [0.5, -0.5, 0.0, 0.0]
+
+
+def test_length_penalty_prompts_as_tensor_rows_are_grouped():
+    torch = pytest.importorskip("torch")
+    prompts, ids = torch.tensor([[1, 2], [1, 2], [1, 3]]), [[0], [0, 0], [0]]
+    assert length_penalty_reward(["x"] * 3, prompts=prompts, completion_ids=ids) == [0.5, -0.5, 0.0]

@@ -87,8 +87,8 @@ def test_repetition_penalty_chinese_words_see_repetition():
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"max_penalty": 1.0}, r"max_penalty.*at most 0.*1\.0.*write -1\.0"),
-        ({"max_penalty": math.inf}, r"max_penalty.*finite.*inf"),
+        ({"max_penalty": 1.0}, r"max_penalty=1\.0: .*finite number of at most 0"),
+        ({"max_penalty": math.inf}, r"max_penalty=inf: .*finite"),
         ({"max_penalty": math.nan}, r"max_penalty.*nan"),
         ({"ngram_size": 0}, r"ngram_size=0: .*at least 1"),
         ({"ngram_size": 2.0}, r"ngram_size.*2\.0"),
@@ -149,3 +149,19 @@ def test_repetition_penalty_logs_a_reason():
 
 def test_repetition_penalty_reward_is_public():
     assert reward_funcs.repetition_penalty_reward is repetition_penalty_reward
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_repetition_penalty_equals_the_count_of_tuples(size):
+    rng = random.Random(size)
+    for length in (0, 1, size - 1, size, size + 1, 40, 200):
+        ids = [rng.randrange(3) for _ in range(length)]
+        grams = [tuple(ids[i : i + size]) for i in range(length - size + 1)]
+        expected = -(1 - len(set(grams)) / len(grams)) if grams else 0.0
+        assert ours(completion_ids=[ids], ngram_size=size) == [pytest.approx(expected)]
+
+
+def test_repetition_penalty_huge_ngrams_are_finished():
+    ids = [i % 7 for i in range(100_000)]
+    assert ours(completion_ids=[ids], ngram_size=50_000) == [pytest.approx(-(1 - 7 / 50_001))]
+    assert ours(completion_ids=[ids], ngram_size=10**30) == [0.0]

@@ -219,3 +219,44 @@ def test_compatible_long_run_of_marks_is_cut() -> None:
 )
 def test_unwrapped_takes_only_what_is_around_all_of_it(wrapped: str, inner: str) -> None:
     assert unwrapped(wrapped) == inner
+
+
+@pytest.mark.parametrize("minus", ["-", "–", "—", "−", "‒", "－"])
+@pytest.mark.parametrize("form", ["{}1.5", "{} 1.5", "${}1.5$", "The answer is {}1.5.", r"\boxed{{{}1.5}}"])
+def test_exact_match_any_dash_before_a_number_is_its_sign(minus: str, form: str) -> None:
+    text = form.format(minus)
+    assert graded(text, "1.5").reward == 0.0
+    assert graded(text, "-1.5").reward == graded(text, "−1.5").reward == graded(text, -1.5).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "gold", "expected"),
+    [
+        *(("C#", "C", 0.0), ("C", "C#", 0.0), ("c#", "C#", 1.0), ("C++", "C", 0.0), ("#5", "5", 1.0)),
+        *(
+            ("10%", "10", 0.0),
+            ("10", "10%", 0.0),
+            ("10 %", "10%", 1.0),
+            (r"\boxed{10\%}", "10%", 1.0),
+            ("10%.", "10%", 1.0),
+        ),
+        *((".5", "5", 0.0), (".5", ".5", 1.0), ("well-known", "wellknown", 1.0), ("1990–1995", "1990-1995", 1.0)),
+        *(("The answer is John F. Kennedy.", "John F. Kennedy", 1.0), ("The answer is U.S. Steel.", "US Steel", 1.0)),
+    ],
+)
+def test_exact_match_signs_that_belong_to_a_word(text: str, gold: str, expected: float) -> None:
+    assert graded(text, gold).reward == expected
+
+
+def test_exact_match_arrays_and_floats_of_a_table_are_golds() -> None:
+    np = pytest.importorskip("numpy")
+    assert exact_match_reward(["5", "6"], solution=np.array([5, 5])) == [1.0, 0.0]
+    assert exact_match_reward(["5", "5.0", "5.5"], solution=[5.0, 5.0, 5.0]) == [1.0, 1.0, 0.0]
+    assert exact_match_reward(["6", "x"], solution=[np.array(["5", "6"]), {"text": np.array(["x"])}]) == [1.0, 1.0]
+    assert exact_match_reward(["5", "x"], solution=np.array([5.0, np.nan])) == [1.0, None]
+    assert exact_match_reward.ideal(5.0) == "<answer>5</answer>"
+
+
+@pytest.mark.parametrize("unit", ["- ", "–", "\\%", " %", "1 ", "$", "."])
+def test_exact_match_hostile_signs_are_finished(unit: str) -> None:
+    assert graded(unit * (100_000 // len(unit)), "Paris").reward == 0.0
