@@ -6,11 +6,11 @@ Parts (`--parts throughput hostile golds others`, all by default; about four min
 
 - throughput: 1,000 completions of mean length 4,000 with known verdicts, see rewards_workload.py. Warm: the workers are
   up, the golds were seen with other completions. Cold: a fresh process, nothing cached, the workers started inside of
-  the timed call. TRL's `accuracy_reward` grades the same completions as messages in a process of its own that has
-  imported sympy before the clock starts; it may hang, so it has a time limit, and what it did until then counts.
-  Medians over the seeds of the warm runs and over the cold processes; 15,000 more completions are checked and not
-  timed. Without the data sets (`--data`) the completions are the labelled set of the tests, much shorter and full of
-  odd cases; the record says so.
+  the timed call; two of its completions are such as only the workers can judge. TRL's `accuracy_reward` grades the
+  same completions as messages in a process of its own that has imported sympy before the clock starts; it may hang,
+  so it has a time limit, and what it did until then counts. Medians over the seeds of the warm runs and over the cold
+  processes; 15,000 more completions are checked and not timed. Without the data sets (`--data`) the completions are
+  the labelled set of the tests, much shorter and full of odd cases; the record says so.
 - hostile: the family of tests/reward_funcs/hostile.py in one call and one by one, from the main thread and from
   another, with the default settings and with all refusals off.
 - golds: each gold against itself in three forms, and the verdicts on GSM8K's model solutions.
@@ -55,6 +55,10 @@ WIDE = 5  # times the completions, to look at more verdicts than are timed
 TRL_LIMIT_S, TRL_CHUNK = 60, 25
 TIMEOUT_S = 2.0
 IMPORTS = 10
+FOR_WORKERS = [
+    Sample("set", r"\mathbb{R}\setminus\{0\}", r"So it is $\boxed{(-\infty,0)\cup(0,\infty)}$.", 1.0, ""),
+    Sample("function", r"\min(BW, 2WR, 3RB)", r"So it is $\boxed{\min(BW, 2WR, 4RB)}$.", 0.0, ""),
+]
 
 
 def completions(args: argparse.Namespace, seed: int, times: int = 1) -> list[Sample]:
@@ -128,9 +132,11 @@ def workers_cpu_s() -> float:
 
 def child_cold(args: argparse.Namespace) -> None:
     """Grade the completions in this fresh process."""
-    samples = completions(args, COLD_SEED)
+    # these two are for the workers alone, so that starting them is part of what is timed
+    samples = [*completions(args, COLD_SEED)[: -len(FOR_WORKERS)], *FOR_WORKERS]
     import_s, reward = timed(lambda: __import__("reward_funcs").accuracy_reward)
-    seconds, _ = rewards_of(reward, samples)
+    seconds, rewards = rewards_of(reward, samples)
+    assert rewards[-len(FOR_WORKERS) :] == [sample.reward for sample in FOR_WORKERS]
     reward.close()
     print(json.dumps({"import_s": import_s, "call_s": seconds, "workers_cpu_s": workers_cpu_s()}))
 

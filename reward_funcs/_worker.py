@@ -27,6 +27,8 @@ MAX_FRAME = 1 << 28
 PARENT_CHECK_SECONDS = 5.0
 # relative difference up to which numbers without a decimal point can be the same
 EXACT = 1e-15
+# what is read before a worker is ready, and how long it must have nothing to do before it reads on
+WARM_FIRST, IDLE_SECONDS, IDLE_WARM_UP_TIMEOUT = 2, 0.05, 1.0
 
 _DECIMAL = re.compile(r"\d\.\d|(?<!\.)\.\d")
 # 1.6e-19 is no 1.6e - 19; a bare `2e-3` may well be one, so a decimal point, a 1 or a long exponent must tell
@@ -115,6 +117,10 @@ class Channel:
                 os._exit(0)
             self._buffer += data
         return message
+
+    def has_input(self, seconds: float) -> bool:
+        """Whether something arrives within that time, or has."""
+        return bool(self._buffer) or bool(select.select([self.source], [], [], seconds)[0])
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message; ends the process when the parent is gone."""
@@ -540,16 +546,20 @@ def _literal(code: str, *namespaces: Any) -> Any:
     return getattr(sympy, match[1])(match[2])
 
 
-def _prepare() -> None:
-    """Load the libraries and read one of everything: the grammar builds its tables as it meets new constructions."""
+def _read(gold: str, answer: str) -> None:
+    judged({"gold": gold, "answer": answer, "rel_tol": 1e-6}, lambda: None)
+
+
+def _prepare(first: int) -> None:
+    """Load the libraries and read some of everything: the grammar builds its tables as it meets new constructions."""
     sys.modules["torch"] = None  # type: ignore[assignment]
     from importlib import import_module
 
     sympy_parser: Any = import_module("sympy.parsing.sympy_parser")
     import_module("sympy.physics.units")  # makes its symbols from texts; some of sympy's methods import it on their way
 
-    for gold, answer in _WARM_UP:
-        judged({"gold": gold, "answer": answer, "rel_tol": 1e-6}, lambda: None)
+    for pair in _WARM_UP[:first]:
+        _read(*pair)
     # sympy turns a text that reaches sympify, each number of the grammar's too, into Python code for this eval
     sympy_parser.eval = _literal
 
@@ -562,14 +572,19 @@ def main() -> None:
     sys.path[:] = config["path"]
     limited = _limit(config["memory_limit_mb"])
     try:
-        _prepare()
+        # where the deadline is short nothing may be left to do first; otherwise an idle moment will do
+        first = WARM_FIRST if config["timeout"] >= IDLE_WARM_UP_TIMEOUT else len(_WARM_UP)
+        _prepare(first)
     except ImportError as error:
         channel.send({"error": f"{type(error).__name__}: {error}"})
         return
     clock = Clock(config["timeout"])
     channel.send({"ready": True, "limited": limited})
     channel.silence()
+    rest = list(_WARM_UP[first:])
     while True:
+        while rest and not channel.has_input(IDLE_SECONDS):
+            _read(*rest.pop(0))
         reply = _reply(channel, clock, channel.receive())
         # memory that a hostile answer took is seldom given back
         reply["retire"] = 2 * _mapped_bytes() > config["memory_limit_mb"] << 20
