@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from trl_ext.diagnostics import CriticAccounting as CriticAccounting
     from trl_ext.diagnostics import ObjectiveLedger as ObjectiveLedger
     from trl_ext.diagnostics import explained_variance as explained_variance
+    from trl_ext.grpo import GRPOVariantConfig as GRPOVariantConfig
+    from trl_ext.grpo import GRPOVariantTrainer as GRPOVariantTrainer
     from trl_ext.kl import AdaptiveKL as AdaptiveKL
     from trl_ext.kl import FixedKL as FixedKL
     from trl_ext.kl import full_kl as full_kl
@@ -53,5 +55,6 @@ __getattr__, __dir__ = lazy_attributes(
         "losses": ("aggregate_loss", "bradley_terry_loss", "entropy", "policy_loss", "value_loss"),
         "diagnostics": ("CriticAccounting", "ObjectiveLedger", "explained_variance"),
         "ppo": ("PPOConfig", "PPOTrainer"),
+        "grpo": ("GRPOVariantConfig", "GRPOVariantTrainer"),
     },
 )

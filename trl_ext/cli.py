@@ -12,6 +12,7 @@ from trl_ext.errors import UsageError, UserError
 # Each command is the module trl_ext.scripts.<name> with `main(argv: list[str]) -> int`.
 COMMANDS = {
     "ppo": "Train with GAE-PPO (LoRA, QLoRA or full weights)",
+    "grpo": "Train with GRPO or a variant of it (TRL's flags and ours)",
     "demo": "Train SmolLM2 on two-digit addition in a few minutes and show that it learned",
     "check": "Show which golds of a data set a reward cannot reward, before training",
     "doctor": "Show versions, device and what works here",

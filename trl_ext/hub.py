@@ -9,6 +9,10 @@ from typing import Any
 # Settings that decide the result; the resolved configuration beside the model holds all of them.
 _SETTINGS = (
     "learning_rate",
+    "advantage_estimator",
+    "advantage_baseline",
+    "advantage_scale",
+    "zero_std",
     "critic",
     "critic_learning_rate",
     "critic_target",
@@ -19,6 +23,7 @@ _SETTINGS = (
     "beta",
     "kl_estimator",
     "kl_placement",
+    "kl_direction",
     "epsilon",
     "loss_type",
     "num_iterations",

@@ -31,6 +31,8 @@ METHODS = {
     "_get_output_dir": ["trial"],
     "_load_from_checkpoint": ["resume_from_checkpoint", "model"],
     "_load_best_model": [],
+    "_log_completion_extra": ["column", "values"],
+    "_log_metric": ["name", "value"],
     "_load_optimizer_and_scheduler": ["checkpoint"],
     "_push_from_checkpoint": ["checkpoint_folder"],
     "_get_train_sampler": ["dataset"],
@@ -61,6 +63,7 @@ ATTRIBUTES = {
     *("max_completion_length", "reward_weights", "reward_func_names", "reward_funcs", "eos_token_ids", "_tokenizer"),
     *("ref_model", "_step", "_buffered_inputs", "_metrics", "_logs", "router_aux_loss_coef", "num_generations"),
     *("loss_is_scaled_for_ga", "aux_loss_enabled", "accelerator", "state", "optimizer", "model_wrapped"),
+    *("num_generations_eval", "environments", "pad_to_multiple_of", "shuffle_dataset", "_is_vlm", "train_dataset"),
 }
 HELPERS = {
     "shuffle_sequence_dict": ["seq_dict"],
@@ -177,6 +180,23 @@ def test_compute_loss_accepts_advantages_of_every_token(trainer):
 
 def test_steps_count_the_training_steps(trainer):
     assert trainer._step == trainer.state.global_step == 1, "GRPOTrainer._step no longer counts training steps."
+
+
+def test_tables_of_completions_hold_one_generation_batch(trainer):
+    expected = {"images", "prompt", "completion", "rewards", "advantages", "extra"}
+    assert set(trainer._logs) == expected, f"GRPOTrainer._logs holds {sorted(trainer._logs)}, not {sorted(expected)}."
+    columns = [trainer._logs[name] for name in ("prompt", "completion", "advantages")]
+    columns += list(trainer._logs["rewards"].values())
+    found = {(column.maxlen, len(column)) for column in columns}
+    assert found == {(4, 4)}, f"GRPOTrainer._logs keeps {found} entries (bound, length) of a batch of 4."
+
+
+def test_shuffling_and_splitting_leave_scalars_of_a_batch_alone():
+    batch = {"prompt_ids": torch.arange(4).view(4, 1), "kept_share": torch.tensor(0.5)}
+    parts = utils.split_tensor_dict(utils.shuffle_sequence_dict(batch), 2)
+    assert all(part["kept_share"] == 0.5 and len(part["prompt_ids"]) == 2 for part in parts), (
+        "TRL no longer carries scalars of a generation batch into its micro-batches."
+    )
 
 
 @pytest.mark.parametrize("helper", HELPERS)
