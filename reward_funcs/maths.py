@@ -67,7 +67,7 @@ def same(gold: str, answer: str, *, rel_tol: float = REL_TOL) -> bool | None:
     gold, answer = plain(gold), plain(answer)
     if not answer or not gold:
         return False if gold else None
-    if gold == answer or _NEEDLESS_SPACE.sub("", gold) == _NEEDLESS_SPACE.sub("", answer):
+    if gold == answer or _tight(gold) == _tight(answer):
         return True
     if len(gold) <= MAX_CHOICE and (letter := _CHOICE_GOLD.match(gold)) is not None:
         chosen = _CHOICE.match(answer)
@@ -82,6 +82,13 @@ def same(gold: str, answer: str, *, rel_tol: float = REL_TOL) -> bool | None:
         return compare(parse(gold), parse(answer), rel_tol)
     except (Unreadable, RecursionError):
         return None
+
+
+def _tight(text: str) -> str:
+    """The text without the spaces that say nothing."""
+    if text[0] in "([" or text.startswith("\\{"):
+        text = text.replace(", ", ",")  # in brackets a comma separates, with or without a space
+    return _NEEDLESS_SPACE.sub("", text)
 
 
 # 1 1/2 is not 11/2, and 1, 234 is not 1,234

@@ -239,17 +239,18 @@ def test_worker_killed_twice_is_put_down_to_what_it_read(patient, monkeypatch, m
     assign, heed = _process.Process.assign, pool._Call._heed
     bad = Task("7", SLOW)
 
-    def assign_and_kill(self, task):
-        assign(self, task)
+    def kill_and_assign(self, task):
         if task == bad and moment is None:
             self.process.kill()
+            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)  # dead for sure before it could read
+        assign(self, task)
 
     def heed_and_kill(self, worker, message):
         heed(self, worker, message)
         if "gold" in message and worker.task == bad:
             worker.process.kill()
 
-    monkeypatch.setattr(_process.Process, "assign", assign_and_kill)
+    monkeypatch.setattr(_process.Process, "assign", kill_and_assign)
     monkeypatch.setattr(pool._Call, "_heed", heed_and_kill)
     assert patient.compare([bad, Task("7", "7")]) == [verdict, EQUAL]
 
