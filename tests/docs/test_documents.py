@@ -24,7 +24,7 @@ def test_readme_tables_are_those_of_the_results():
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
 def test_result_names_command_and_machine(path):
     report = json.loads(path.read_text(encoding="utf-8"))
-    assert report["command"].startswith("python benchmarks/")
+    assert report["command"].startswith(("python benchmarks/", "python examples/"))
     assert (ROOT / report["command"].split()[1]).is_file()
     assert report["machine"]["device"]
 
@@ -68,3 +68,25 @@ def test_example_runs_on_a_tiny_model(tmp_path):
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-2000:]
     assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outcome_weight", ["1.0", "0"])
+def test_process_supervision_example_runs_on_the_tiny_model(tmp_path, outcome_weight):
+    command = [sys.executable, str(ROOT / "examples" / "process_supervision.py"), "--model", "tiny", "--steps", "2"]
+    command += ["--completions", "8", "--outcome_weight", outcome_weight, "--output_dir", "out"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
+    printed = run.stdout.splitlines()[-3:]
+    assert [line.split(":")[0] for line in printed] == [
+        "reward",
+        "process/arithmetic_step_reward/mean",
+        "process/new_line_steps/mean",
+    ]
+
+
+def test_process_supervision_example_refuses_a_part_of_a_group(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "process_supervision.py"), "--completions", "12"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 2 and "must be a multiple of 8" in run.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import trl_ext
+import trl_ext.grpo
 import trl_ext.ppo
 
 ROOT = Path(trl_ext.__file__).resolve().parent.parent
@@ -39,7 +40,16 @@ def _loaded(code: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["trl_ext", "trl_ext.cli", "trl_ext.errors", "trl_ext.ppo", "trl_ext.smol", "trl_ext.testing", "trl_ext.versions"],
+    [
+        "trl_ext",
+        "trl_ext.cli",
+        "trl_ext.errors",
+        "trl_ext.grpo",
+        "trl_ext.ppo",
+        "trl_ext.smol",
+        "trl_ext.testing",
+        "trl_ext.versions",
+    ],
 )
 def test_import_of_light_module_loads_nothing_heavy(module):
     assert not _loaded(f"import {module}") & HEAVY
@@ -67,6 +77,10 @@ def test_ppo_config_alone_loads_no_trainer_of_ours():
     assert "trl_ext.ppo.trainer" not in _loaded_modules("from trl_ext import PPOConfig")
 
 
+def test_grpo_config_alone_loads_no_trainer_of_ours():
+    assert "trl_ext.grpo.trainer" not in _loaded_modules("from trl_ext import GRPOVariantConfig")
+
+
 def _declared(package) -> dict[str, str]:
     """Names that the `TYPE_CHECKING` block of a package imports, with their modules."""
     tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
@@ -74,7 +88,7 @@ def _declared(package) -> dict[str, str]:
     return {alias.asname: f"{node.module}" for node in block.body for alias in node.names}
 
 
-@pytest.mark.parametrize("package", [trl_ext, trl_ext.ppo], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [trl_ext, trl_ext.grpo, trl_ext.ppo], ids=lambda package: package.__name__)
 def test_lazy_names_are_those_that_the_type_checker_sees(package):
     declared = _declared(package)
     for name, module in declared.items():

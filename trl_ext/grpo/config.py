@@ -69,8 +69,8 @@ class GRPOVariantConfig(GRPOConfig):
         kl_direction (`str`, defaults to `"reverse"`): For `"full"`: `"reverse"` KL(policy || reference) or `"forward"`.
         kl_placement (`str`, defaults to `"loss"`):
             `"loss"`: a term of the loss. `"reward"`: a penalty of each token's reward; beta times the KL of a token
-            and of all later ones is subtracted from its advantage. The gradient of k1 in the loss has mean zero; in
-            the reward k1 is the unbiased one.
+            and of all later ones is subtracted from its advantage. Without `use_bias_correction_kl` the gradient of k1
+            in the loss has mean zero; in the reward k1 is the unbiased one.
         zero_std (`str`, defaults to `"keep"`):
             What becomes of groups whose rewards are all the same. `"keep"`: they stay, with advantage 0 under a
             baseline of the group. `"mask"`: they leave the loss and its normaliser. `"resample"`: fresh prompts take

@@ -55,11 +55,13 @@ class Estimator:
     running_mean: float | None = None
 
     def advantages(self, scores: Scores, num_generations: int) -> Tensor:
-        """(N,) advantage of each completion, or with steps (N, L): of each token up to the last end of a step."""
+        """(N,) advantage of each completion, or with steps (N, L + 1): of each token up to the last end of a step, L
+        of them, and of every token behind it."""
         outcome = self._outcome(scores, num_generations)
         if not scores.steps:
             return self._clipped(outcome)
         process = token_advantages(scores.steps, num_generations, self.preset).to(scores.rewards.device)
+        process = torch.nn.functional.pad(process, (0, 1))  # behind the last step only the outcome counts
         return self._clipped(process + self.outcome_weight * outcome.unsqueeze(1))
 
     def signals(self, scores: Scores, num_generations: int) -> Tensor:
@@ -104,11 +106,11 @@ def reward_std(scores: Scores, weights: Tensor, ddof: int) -> float:
 
 
 def own_columns(width: int, advantages: Tensor, rows: slice) -> Tensor:
-    """This process's rows; per-token advantages are given the batch's width, 0 behind the last step."""
+    """This process's rows; per-token advantages are given the batch's width, the last column for all that follow."""
     own = advantages[rows]
     if own.ndim == 1:
         return own
-    padded = own.new_zeros(len(own), width)
+    padded = own[:, -1:].repeat(1, width)
     shared = min(width, own.size(1))
     padded[:, :shared] = own[:, :shared]
     return padded

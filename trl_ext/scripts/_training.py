@@ -295,3 +295,28 @@ def _derived(settings: dict[str, Any]) -> set[str]:
 def command_line(name: str, argv: Sequence[str]) -> str:
     """The command as it can be typed again."""
     return shlex.join(["trl-ext", name, *argv])
+
+
+def resume_from(training_args: Any) -> str | bool | None:
+    """`--resume_from_checkpoint true` is the last checkpoint of the output folder.
+
+    Raises:
+        UserError: For a folder that is not there.
+    """
+    value = training_args.resume_from_checkpoint
+    if isinstance(value, str) and value.lower() in ("true", "1", "yes", "last"):
+        return True
+    if isinstance(value, str) and not Path(value).is_dir():
+        raise UserError(f"there is no checkpoint folder {value}; --resume_from_checkpoint true takes the last one")
+    return value
+
+
+def finish(trainer: Any, script_args: Any, command: str) -> None:
+    """Save the model and its card, which holds the command, and push both where that is asked for."""
+    from trl_ext.hub import write_model_card
+
+    trainer.save_model(trainer.args.output_dir)
+    card = write_model_card(trainer, dataset_name=script_args.dataset_name, command=command)
+    trainer.accelerator.print(f"Saved to {trainer.args.output_dir}; the card is {card.name}.")
+    if trainer.args.push_to_hub:
+        trainer.push_to_hub(dataset_name=script_args.dataset_name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 from trl_ext.errors import UserError
@@ -79,7 +78,15 @@ def train(script_args: Any, training_args: Any, model_args: Any, argv: list[str]
 
     from trl_ext.callbacks import MetricsWriter, ProgressBar
     from trl_ext.grpo import GRPOVariantTrainer
-    from trl_ext.scripts._training import load_data, load_reward, pick_split, write_resolved_config
+    from trl_ext.scripts._training import (
+        command_line,
+        finish,
+        load_data,
+        load_reward,
+        pick_split,
+        resume_from,
+        write_resolved_config,
+    )
 
     if model_args.model_name_or_path is None:
         raise UserError('name the model: --model with a Hub id or folder, or "smol"')
@@ -122,30 +129,9 @@ def train(script_args: Any, training_args: Any, model_args: Any, argv: list[str]
                 write_resolved_config(training_args.output_dir, script_args, training_args, model_args)
 
     trainer.add_callback(WriteConfig())
-    trainer.train(resume_from_checkpoint=_resume_from(training_args))
-    _finish(trainer, script_args, argv)
+    trainer.train(resume_from_checkpoint=resume_from(training_args))
+    finish(trainer, script_args, command_line("grpo", argv))
     return 0
-
-
-def _resume_from(training_args: Any) -> str | bool | None:
-    """`--resume_from_checkpoint true` is the last checkpoint of the output folder."""
-    value = training_args.resume_from_checkpoint
-    if isinstance(value, str) and value.lower() in ("true", "1", "yes", "last"):
-        return True
-    if isinstance(value, str) and not Path(value).is_dir():
-        raise UserError(f"there is no checkpoint folder {value}; --resume_from_checkpoint true takes the last one")
-    return value
-
-
-def _finish(trainer: Any, script_args: Any, argv: list[str]) -> None:
-    from trl_ext.hub import write_model_card
-    from trl_ext.scripts._training import command_line
-
-    trainer.save_model(trainer.args.output_dir)
-    card = write_model_card(trainer, dataset_name=script_args.dataset_name, command=command_line("grpo", argv))
-    trainer.accelerator.print(f"Saved to {trainer.args.output_dir}; the card is {card.name}.")
-    if trainer.args.push_to_hub:
-        trainer.push_to_hub(dataset_name=script_args.dataset_name)
 
 
 if __name__ == "__main__":

@@ -94,6 +94,20 @@ def test_outcome_weight_adds_the_outcome_advantage_to_every_token(run, first_hal
         torch.testing.assert_close(two["advantages"], expected)
 
 
+def test_outcome_weight_reaches_the_tokens_behind_the_last_step_of_the_batch(run):
+    def first_token(completions, **kwargs):
+        return [([float(i % 2)], [0]) for i, _ in enumerate(completions)]
+
+    settings = {"process_reward_funcs": first_token, "max_steps": 1, "advantage_estimator": "dr_grpo"}
+    _, both = run(process_outcome_weight=1.0, **settings)
+    _, outcome = run(advantage_estimator="dr_grpo", max_steps=1)
+    for two, three in zip(both.steps[0].micro_batches, outcome.steps[0].micro_batches, strict=True):
+        mask = two["completion_mask"][:, 1:]
+        assert mask.sum() > 0
+        expected = three["advantages"].unsqueeze(1) * mask
+        torch.testing.assert_close(two["advantages"][:, 1:] * mask, expected)
+
+
 def test_character_ends_are_mapped_through_the_tokenizer(run, first_half_steps):
     def by_character(completions, **kwargs):
         return [Steps(r, [end + 1 for end in ends], "char") for r, ends in first_half_steps(completions)]

@@ -52,9 +52,9 @@ def test_clip_bounds_token_advantages():
     steps = [[([1.0, 1.0, 1.0], [0, 1, 2])], [([0.0], [1])]]
     scores = Scores(torch.zeros(2, 1), steps)
     free = Estimator(PRESETS["dr_grpo"], torch.ones(1)).advantages(scores, 2)
-    torch.testing.assert_close(free, torch.tensor([[0.75, 0.5, 0.25], [-0.75, -0.75, 0.0]]))
+    torch.testing.assert_close(free, torch.tensor([[0.75, 0.5, 0.25, 0.0], [-0.75, -0.75, 0.0, 0.0]]))
     clipped = Estimator(PRESETS["dr_grpo"], torch.ones(1), clip=0.6).advantages(scores, 2)
-    torch.testing.assert_close(clipped, torch.tensor([[0.6, 0.5, 0.25], [-0.6, -0.6, 0.0]]))
+    torch.testing.assert_close(clipped, torch.tensor([[0.6, 0.5, 0.25, 0.0], [-0.6, -0.6, 0.0, 0.0]]))
 
 
 def test_scores_take_groups_in_and_leave_the_old_ones_as_they_were():
@@ -74,5 +74,5 @@ def test_reward_std_is_that_of_the_scored_rows():
 def test_own_columns_are_cut_or_filled_to_the_width_of_the_batch():
     advantages = torch.arange(6.0).view(2, 3)
     assert own_columns(2, advantages, slice(1, 2)).tolist() == [[3.0, 4.0]]
-    assert own_columns(4, advantages, slice(0, 1)).tolist() == [[0.0, 1.0, 2.0, 0.0]]
+    assert own_columns(4, advantages, slice(0, 1)).tolist() == [[0.0, 1.0, 2.0, 2.0]]
     assert own_columns(4, advantages[:, 0], slice(1, 2)).tolist() == [3.0]

@@ -6,13 +6,11 @@ import sys
 
 import pytest
 import torch
-import transformers
 import yaml
 from peft import PeftModel
 
 from trl_ext.callbacks import METRICS_FILE, read_metrics
 from trl_ext.cli import main
-from trl_ext.scripts import ppo
 from trl_ext.scripts._training import RESOLVED_CONFIG
 from trl_ext.testing import tiny_model
 
@@ -227,12 +225,3 @@ def test_resolved_configuration_runs_again_with_one_setting_changed(argv, here):
         assert main(["ppo", "--config", "again.yaml", "--output_dir", "out2", "--max_steps", "1", *change]) == 0
         written = yaml.safe_load((here / "out2" / RESOLVED_CONFIG).read_text())
         assert {name: written.get(name) for name in expected} == expected
-
-
-def test_resume_flag_is_a_folder_or_the_last_checkpoint(here):
-    (here / "out" / "checkpoint-2").mkdir(parents=True)
-    args = lambda value: transformers.TrainingArguments.__new__(transformers.TrainingArguments)  # noqa: E731
-    for value, expected in (("true", True), ("last", True), ("out/checkpoint-2", "out/checkpoint-2"), (None, None)):
-        arguments = args(value)
-        arguments.resume_from_checkpoint = value
-        assert ppo._resume_from(arguments) == expected

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -87,6 +88,28 @@ def test_shipped_recipe_is_read_by_the_ppo_command(recipe, tmp_path):
     _, args, model_args = ppo._parse(["--config", recipe, "--output_dir", str(tmp_path), "--bf16", "False"])
     assert args.critic == "adapter" and args.learning_rate == 1e-4 and model_args.use_peft
     assert model_args.load_in_4bit == (recipe == "ppo-qlora") and model_args.dtype == "bfloat16"
+
+
+def test_shipped_recipe_is_read_by_the_grpo_command(tmp_path):
+    from trl_ext.scripts import grpo
+
+    argv = ["--config", "grpo-lora", "--output_dir", str(tmp_path), "--bf16", "False", "--zero_std", "mask"]
+    _, args, model_args = grpo._parse(argv)
+    assert args.advantage_estimator == "trl" and args.zero_std == "mask" and args.learning_rate == 1e-4
+    assert args.generation_batch_size == 4 * args.num_generations
+    assert model_args.use_peft and model_args.dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("recipe", ["ppo-lora", "ppo-qlora", "grpo-lora"])
+def test_every_key_of_a_shipped_recipe_is_a_setting_of_its_command(recipe, tmp_path):
+    from trl_ext.scripts import grpo, ppo
+
+    path = Path(_training.__file__).parent.parent / "recipes" / f"{recipe}.yaml"
+    given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    command = grpo if recipe.startswith("grpo") else ppo
+    parsed = command._parse(["--config", recipe, "--output_dir", str(tmp_path), "--bf16", "False"])
+    settings = {name: value for one in reversed(parsed) for name, value in vars(one).items()}
+    assert {name: settings[{"kl_coef": "beta"}.get(name, name)] for name in given} == given
 
 
 # --- rewards ------------------------------------------------------------------------------------------------------
@@ -227,3 +250,40 @@ def test_resolved_config_holds_every_setting_and_replaces_the_old_one(tmp_path):
 def test_command_line_can_be_typed_again():
     argv = ["--model", "a folder/x", "--reward_funcs", "it's.one"]
     assert shlex.split(_training.command_line("ppo", argv)) == ["trl-ext", "ppo", *argv]
+
+
+# --- resuming -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("true", True), ("True", True), ("last", True), ("out/checkpoint-2", "out/checkpoint-2"), (None, None)],
+)
+def test_resume_flag_is_a_folder_or_the_last_checkpoint(here, value, expected):
+    (here / "out" / "checkpoint-2").mkdir(parents=True)
+    assert _training.resume_from(SimpleNamespace(resume_from_checkpoint=value)) == expected
+
+
+def test_resume_from_a_folder_that_is_not_there_is_refused(here):
+    with pytest.raises(UserError, match="there is no checkpoint folder nowhere; --resume_from_checkpoint true takes"):
+        _training.resume_from(SimpleNamespace(resume_from_checkpoint="nowhere"))
+
+
+@pytest.mark.parametrize("push", [False, True])
+def test_finish_saves_model_and_card_and_pushes_where_asked(tmp_path, monkeypatch, push):
+    done = []
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(output_dir=str(tmp_path), push_to_hub=push),
+        accelerator=SimpleNamespace(print=done.append),
+        save_model=lambda folder: done.append(("saved", folder)),
+        push_to_hub=lambda **settings: done.append(("pushed", settings)),
+    )
+    card = lambda trainer, **settings: done.append(("card", settings)) or tmp_path / "README.md"  # noqa: E731
+    monkeypatch.setattr("trl_ext.hub.write_model_card", card)
+    _training.finish(trainer, SimpleNamespace(dataset_name="rows.jsonl"), "trl-ext grpo --model x")
+    assert done[:2] == [
+        ("saved", str(tmp_path)),
+        ("card", {"dataset_name": "rows.jsonl", "command": "trl-ext grpo --model x"}),
+    ]
+    assert "README.md" in done[2]
+    assert done[3:] == ([("pushed", {"dataset_name": "rows.jsonl"})] if push else [])
