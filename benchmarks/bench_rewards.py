@@ -12,7 +12,7 @@ Parts (`--parts throughput hostile golds others`, all by default; about four min
   processes; 15,000 more completions are checked and not timed. Without the data sets (`--data`) the completions are
   the labelled set of the tests, much shorter and full of odd cases; the record says so.
 - hostile: the family of tests/reward_funcs/hostile.py in one call and one by one, from the main thread and from
-  another, with the default settings and with all refusals off.
+  another, with the default settings and with restatements and equations allowed (`no_refusals` in the record).
 - golds: each gold against itself in three forms, and the verdicts on GSM8K's model solutions.
 - others: completions per second of the other rewards on the same completions, and what importing costs.
 

@@ -96,7 +96,7 @@ def _percent(share: float | None) -> str:
 def hostile_table() -> str:
     """Answers that hang or crash graders, by settings and thread."""
     figures = load("rewards.json")["figures"]["hostile"]
-    names = {"default": "default", "no_refusals": "all refusals off"}
+    names = {"default": "default", "no_refusals": "restatements and equations allowed"}
     lines = ["| settings | thread | one call | slowest alone | settled in time |", "|---|---|---|---|---|"]
     for run in figures["runs"]:
         cells = f"{run['batch_s']:.0f} s | {run['slowest_s']:.1f} s | {run['within_deadline']} of {figures['answers']}"

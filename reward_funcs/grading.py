@@ -186,6 +186,9 @@ class AccuracyReward(_AnswerReward):
             that a completion without `</think>` is all reasoning.
         multiple_answers (`str`, *optional*, defaults to `"any"`): whether `"any"` or `"all"` of a list of golds are
             wanted.
+        skip_prefilters (`bool`, *optional*, defaults to `False`): ask math-verify also about what its text alone
+            refuses: towers, huge factorials, deep nesting (reason `too_complex`), and text of which math-verify may
+            read only a part (reason `unparsed_answer`).
         max_answer_length (`int`, *optional*, defaults to 1000): characters of an answer; longer ones are wrong
             (reason `too_long`) unless they equal the gold.
         solution_column (`str`, *optional*, defaults to `"solution"`): column of the golds.
@@ -219,6 +222,7 @@ class AccuracyReward(_AnswerReward):
         think_prefilled: bool = False,
         multiple_answers: str = "any",
         max_answer_length: int = MAX_ANSWER,
+        skip_prefilters: bool = False,
         solution_column: str = "solution",
         timeout: float = 2.0,
         num_workers: int = 2,
@@ -238,11 +242,13 @@ class AccuracyReward(_AnswerReward):
             raise ValueError(f'multiple_answers={multiple_answers!r} must be "any" or "all"')
         check_flag("allow_unevaluated", allow_unevaluated)
         check_flag("allow_unsolved", allow_unsolved)
+        check_flag("skip_prefilters", skip_prefilters)
         check_setting("timeout", timeout, MIN_TIMEOUT)
         check_setting("num_workers", num_workers, 1, whole=True)
         check_setting("max_answer_length", max_answer_length, 1, whole=True)
         self.allow_unevaluated = allow_unevaluated
         self.allow_unsolved = allow_unsolved
+        self.skip_prefilters = skip_prefilters
         self.multiple_answers = multiple_answers
         self.max_answer_length = max_answer_length
         self.timeout = timeout
@@ -322,6 +328,8 @@ class AccuracyReward(_AnswerReward):
                 return Verdict(True, "correct")
             last = _RELATION.split(answer)[-1].strip()
             return self.settle(gold, last) if last != answer else Verdict(None, "")
+        if equal is None and not form and self.skip_prefilters:
+            return Verdict(None, "")
         if equal is None and not form and is_too_complex(answer):
             return Verdict(False, "too_complex")
         if equal is None and not form and is_passed_over(gold, answer):

@@ -147,3 +147,14 @@ def test_accuracy_unsolved_equations_are_taken_with_their_setting():
     reward = AccuracyReward(allow_unsolved=True, name="generous")
     texts = [r"\boxed{x+1=6}", r"\boxed{4=5}", r"\boxed{x+1=7}", r"\boxed{5=4}"]
     assert reward(texts, solution=["5"] * 4) == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_accuracy_prefilters_are_skipped_with_their_setting():
+    reward = AccuracyReward(skip_prefilters=True, name="unfiltered", timeout=1.0)
+    answers = [r"x^{2^{3^{4^{5}}}}", r"x^2+1 \mid y", r"\frac{x}{\aleph + \ldots}"]
+    texts, golds = [rf"\boxed{{{answer}}}" for answer in answers], ["x+1"] * 3
+    seen: dict[str, list[str]] = {}
+    assert reward(texts, solution=golds, log_extra=seen.__setitem__) == [0.0] * 3
+    assert "too_complex" not in seen["unfiltered/reason"]
+    accuracy_reward(texts, solution=golds, log_extra=seen.__setitem__)
+    assert seen["accuracy_reward/reason"][0] == "too_complex"
