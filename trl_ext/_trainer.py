@@ -1,19 +1,27 @@
-"""What trainers built on TRL's GRPO trainer share: precision, adapters, and hidden states below the head."""
+"""What trainers built on TRL's GRPO trainer share: arguments and their checks, adapters, hidden states, the log."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping
-from typing import Any
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from accelerate.utils import is_peft_model
 from torch import nn
 from transformers import PreTrainedModel
 
+from trl_ext.errors import UserError
+from trl_ext.smol import resolve_model
+from trl_ext.versions import require_tested_trl
+
 logger = logging.getLogger(__name__)
 
-# What a model takes beside ids and mask.
+KL_ESTIMATORS = ("k1", "k2", "k3", "abs", "full")
+KL_DIRECTIONS = ("reverse", "forward")
+# Tensors a forward pass of a vision-language backbone needs beside the ids; TRL's own names.
 MULTIMODAL_KEYS = (
     "pixel_values",
     "image_grid_thw",
@@ -24,16 +32,33 @@ MULTIMODAL_KEYS = (
     "mm_token_type_ids",
     "image_position_ids",
 )
+_SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")
+# Numbers in a model's configuration that change its logits behind the head.
+_LOGIT_SCALING = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
+
+ConfigT = TypeVar("ConfigT")
 
 
 class SingleGeneration(int):
-    """One generation a prompt, for the span of `GRPOConfig.__post_init__`, which asks `num_generations < 2`.
-
-    Only a baseline of the group needs two; TRL's trainer runs with one.
-    """
+    """1, which is not less than 2: what `GRPOConfig.__post_init__` asks of `num_generations`."""
 
     def __lt__(self, other: object) -> bool:
         return False if other == 2 else int(self) < other  # type: ignore[operator]
+
+
+@contextlib.contextmanager
+def single_generation_allowed(args: Any) -> Iterator[None]:
+    """One generation a prompt is accepted inside the block, which holds `GRPOConfig.__post_init__`.
+
+    Only a baseline of the group needs two; a critic is a baseline of its own, and TRL's trainer runs with one.
+    """
+    num_generations = args.num_generations
+    if num_generations == 1:
+        args.num_generations = SingleGeneration(1)
+    try:
+        yield
+    finally:
+        args.num_generations = num_generations
 
 
 def choose_precision(args: Any) -> None:
@@ -42,6 +67,70 @@ def choose_precision(args: Any) -> None:
         logger.info("No accelerator found: training in float32 on the CPU (bf16=False, use_cpu=True).")
         args.bf16 = False
         args.use_cpu = True
+
+
+def resolved_arguments(
+    model: Any, args: ConfigT | None, config: type[ConfigT], *, trainer: str, suffix: str
+) -> tuple[Any, ConfigT]:
+    """Model and configuration as a trainer starts with them.
+
+    Args:
+        model: Name, folder or module.
+        args: Configuration, or None for the defaults in a folder named after the model and `suffix`.
+        config: Class that `args` must be of.
+        trainer: Name of the trainer's class, for the message.
+        suffix: End of the default output folder's name.
+
+    Returns:
+        The model, "smol" replaced by its folder, and the configuration.
+
+    Raises:
+        UserError: If `args` is another configuration, or the installed TRL is not a tested one.
+    """
+    require_tested_trl()
+    if isinstance(model, str):
+        model = resolve_model(model)
+    if args is None:
+        # imported here: a configuration alone can do without the seconds it takes
+        from trl.trainer.utils import get_config_model_id
+
+        name = model if isinstance(model, str) else get_config_model_id(model.config)
+        args = config(f"{name.rstrip('/').split('/')[-1]}-{suffix}")  # type: ignore[call-arg]
+    if not isinstance(args, config):
+        raise UserError(f"args is a {type(args).__name__}; {trainer} takes a {config.__name__} (its fields and more).")
+    return model, args
+
+
+def check_trainable(model: Any) -> None:
+    """A PeftModel has something to train."""
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise UserError(
+            "The PeftModel has nothing to train: it was loaded for inference; load it with "
+            "PeftModel.from_pretrained(base, path, is_trainable=True)."
+        )
+
+
+def check_plain_logits(model: Any) -> None:
+    """The full divergence is computed from hidden states and head, and needs the logits to be their product."""
+    config = model.config.get_text_config()
+    used = [name for name in _LOGIT_SCALING if getattr(config, name, None) not in (None, 1.0)]
+    if used:
+        raise UserError(
+            f"kl_estimator='full' does not support a model that caps or scales its logits ({used[0]}); use 'k3'."
+        )
+
+
+def check_num_prompts(dataset: Any, args: Any, remedy: str) -> None:
+    """There are enough prompts for one generation batch; with fewer, TRL's sampler gives none and nothing trains."""
+    needed = args.generation_batch_size // args.num_generations
+    if hasattr(dataset, "__len__") and len(dataset) < needed:
+        raise UserError(f"The data set has {len(dataset)} prompts and one generation batch needs {needed}; {remedy}")
+
+
+def sharding_of(accelerator: Any) -> str | None:
+    """Name of the distribution under which no process holds whole weights; None for one process or DDP."""
+    kind = str(accelerator.distributed_type).rpartition(".")[2]
+    return kind if kind in _SHARDED else None
 
 
 def loss_mask(inputs: Mapping[str, Any]) -> torch.Tensor:
@@ -62,7 +151,7 @@ def float32_adapter(model: Any) -> dict[str, torch.Tensor]:
 
 
 def restore_float32(model: Any, precise: Mapping[str, torch.Tensor]) -> None:
-    """Adapters of a quantised model in float32 again: at small learning rates bfloat16 entries hardly ever move."""
+    """Trainable adapters in float32 again: at small learning rates bfloat16 entries hardly ever move."""
     if not is_peft_model(model):
         return
     for name, parameter in model.named_parameters():
@@ -76,10 +165,37 @@ def backbone_of(model: Any) -> nn.Module:
     return base.base_model if isinstance(base, PreTrainedModel) else base
 
 
-def hidden_states(backbone: nn.Module, inputs: Mapping[str, Any], rows: slice = slice(None)) -> torch.Tensor:
-    """Hidden states (B, T, H) before each completion token."""
+def run_backbone(backbone: nn.Module, inputs: Mapping[str, Any], rows: slice = slice(None)) -> torch.Tensor:
+    """Hidden states (B, T+1, H): before each completion token, and after the last one."""
     ids = torch.cat([inputs["prompt_ids"][rows], inputs["completion_ids"][rows]], dim=1)
     mask = torch.cat([inputs["prompt_mask"][rows], inputs["completion_mask"][rows]], dim=1)
     extra = {key: inputs[key] for key in MULTIMODAL_KEYS if inputs.get(key) is not None}
     output = backbone(input_ids=ids, attention_mask=mask, use_cache=False, **extra)
-    return output.last_hidden_state[:, -inputs["completion_ids"].size(1) - 1 : -1]
+    return output.last_hidden_state[:, -inputs["completion_ids"].size(1) - 1 :]
+
+
+def hidden_states(backbone: nn.Module, inputs: Mapping[str, Any], rows: slice = slice(None)) -> torch.Tensor:
+    """Hidden states (B, T, H) before each completion token."""
+    return run_backbone(backbone, inputs, rows)[:, :-1]
+
+
+def watch_hidden_states(trainer: Any) -> None:
+    """Hand the output of every pass of the policy's backbone to `trainer._record_hidden`."""
+    this = weakref.ref(trainer)  # the model outlives the trainer, and must not keep it
+    backbone_of(trainer.model).register_forward_hook(
+        lambda module, args, output: owner._record_hidden(output) if (owner := this()) is not None else None
+    )
+
+
+def replace_logged_advantages(trainer: Any, advantages: Sequence[float]) -> None:
+    """Put these in the place of the advantages that TRL logged for the last completions in the table."""
+    logged = trainer._logs["advantages"]
+    for _ in range(min(len(advantages), len(logged))):
+        logged.pop()
+    logged.extend(advantages)
+
+
+def log_mean_advantages(trainer: Any, advantages: torch.Tensor, mask: torch.Tensor) -> None:
+    """Log each completion's mean advantage over the tokens of `mask`, both (B, T), of all processes."""
+    means = (advantages * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+    replace_logged_advantages(trainer, trainer.accelerator.gather(means).tolist())

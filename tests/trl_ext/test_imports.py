@@ -81,6 +81,32 @@ def test_grpo_config_alone_loads_no_trainer_of_ours():
     assert "trl_ext.grpo.trainer" not in _loaded_modules("from trl_ext import GRPOVariantConfig")
 
 
+def _imported(path) -> set[str]:
+    """Modules that a file names in an import, wherever in it that stands."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("files", "others"),
+    [
+        ("trl_ext/ppo/*.py", ("trl_ext.grpo", "trl_ext.scripts")),
+        ("trl_ext/grpo/*.py", ("trl_ext.ppo", "trl_ext.scripts")),
+        ("trl_ext/_*.py", ("trl_ext.grpo", "trl_ext.ppo", "trl_ext.scripts")),
+    ],
+)
+def test_trainers_and_what_they_share_never_import_one_another(files, others):
+    paths = [path for path in ROOT.glob(files) if path.name != "__init__.py"]
+    assert len(paths) > 4
+    for path in paths:
+        assert [name for name in _imported(path) if f"{name}.".startswith(tuple(f"{o}." for o in others))] == [], path
+
+
 def _declared(package) -> dict[str, str]:
     """Names that the `TYPE_CHECKING` block of a package imports, with their modules."""
     tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))

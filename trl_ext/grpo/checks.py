@@ -9,7 +9,11 @@ from typing import Any
 import torch
 from accelerate.utils import is_peft_model
 
+from trl_ext._trainer import check_plain_logits, check_trainable, sharding_of
 from trl_ext.errors import UserError
+
+# Against too few prompts for one generation batch.
+MORE_PROMPTS = "lower per_device_train_batch_size or steps_per_generation, raise num_generations, or add prompts."
 
 
 def check_adapter(model: Any) -> None:
@@ -22,11 +26,7 @@ def check_adapter(model: Any) -> None:
             "with PeftModel.from_pretrained(base, path, adapter_name='default'), or load the model anew if an earlier "
             "trainer made it."
         )
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise UserError(
-            "The PeftModel has nothing to train: it was loaded for inference; load it with "
-            "PeftModel.from_pretrained(base, path, is_trainable=True)."
-        )
+    check_trainable(model)
 
 
 def check_process_rewards(functions: Sequence[Any]) -> None:
@@ -51,18 +51,11 @@ def check_full_kl(trainer: Any) -> None:
     """The full divergence needs plain logits, and whole weights on each process."""
     if trainer.args.kl_estimator != "full":
         return
-    kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
-    if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+    if (kind := sharding_of(trainer.accelerator)) is not None:
         raise UserError(f"kl_estimator='full' runs on one process or under DDP, not under {kind}; use 'k3'.")
     if trainer._is_vlm:
         raise UserError("kl_estimator='full' does not support image models; use 'k3'.")
-    config = trainer.model.config.get_text_config()
-    scaling = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
-    used = [name for name in scaling if getattr(config, name, None) not in (None, 1.0)]
-    if used:
-        raise UserError(
-            f"kl_estimator='full' does not support a model that caps or scales its logits ({used[0]}); use 'k3'."
-        )
+    check_plain_logits(trainer.model)
 
 
 def check_finite(rewards_per_func: torch.Tensor, names: Sequence[str]) -> None:
@@ -71,14 +64,4 @@ def check_finite(rewards_per_func: torch.Tensor, names: Sequence[str]) -> None:
         raise UserError(
             f"The reward '{names[index]}' is infinite for a completion; return a finite number, or None where it "
             "cannot be judged."
-        )
-
-
-def check_num_prompts(dataset: Any, args: Any) -> None:
-    """There are enough prompts for one generation batch; with fewer, TRL's sampler gives none and nothing trains."""
-    needed = args.generation_batch_size // args.num_generations
-    if hasattr(dataset, "__len__") and len(dataset) < needed:
-        raise UserError(
-            f"The data set has {len(dataset)} prompts and one generation batch needs {needed}; lower "
-            "per_device_train_batch_size or steps_per_generation, raise num_generations, or add prompts."
         )

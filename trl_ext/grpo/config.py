@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 from trl import GRPOConfig
 
 from trl_ext._text import did_you_mean
-from trl_ext._trainer import SingleGeneration, choose_precision
+from trl_ext._trainer import KL_DIRECTIONS, KL_ESTIMATORS, choose_precision, single_generation_allowed
 from trl_ext.errors import UserError
 from trl_ext.grpo.presets import PRESETS, Preset, check_preset, resolved_preset
 
 logger = logging.getLogger(__name__)
 
-KL_ESTIMATORS = ("k1", "k2", "k3", "abs", "full")
 KL_PLACEMENTS = ("loss", "reward")
-KL_DIRECTIONS = ("reverse", "forward")
 ZERO_STD = ("keep", "mask", "resample", "replay")
 
 # Fields of ours that stand in for a setting of the preset.
@@ -109,15 +107,10 @@ class GRPOVariantConfig(GRPOConfig):
         self._check_choices()
         self._check_kl()
         choose_precision(self)
-        num_generations = self.num_generations
-        if isinstance(num_generations, int) and num_generations >= 1:
-            check_preset(preset, num_generations)
-            if num_generations == 1:
-                self.num_generations = SingleGeneration(1)
-        try:
+        if self.num_generations is not None:
+            check_preset(preset, self.num_generations)
+        with single_generation_allowed(self):
             super().__post_init__()
-        finally:
-            self.num_generations = num_generations
         self._check_zero_std()
         self._tell(preset)
 

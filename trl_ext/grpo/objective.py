@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,13 +10,10 @@ from trl_ext._trainer import loss_mask
 from trl_ext.grpo.replacement import ReplacementStage
 from trl_ext.kl import kl_estimate
 
-_PER_TOKEN_LOSSES = ("cispo", "dapo", "vespo")  # TRL divides these by the tokens of the whole generation batch
-
 
 class ObjectiveStage(ReplacementStage):
     """From a generation batch to the scalar that is differentiated."""
 
-    beta: float
     _pass: tuple[Any, ...] | None = None  # what TRL's last log-probability pass returned
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
@@ -36,14 +31,15 @@ class ObjectiveStage(ReplacementStage):
         ref_hidden = self._reference_hidden(inputs) if full else None
         mode = "train" if self.model.training else "eval"
         entropy_coef = self._applied_entropy_coef()
-        with self._without_stock_kl(), self._recorded_hidden(full) as recorded:
+        stock_beta = self.beta if self.args.has_stock_kl else 0.0
+        with self._stock_beta(stock_beta), self._recorded_hidden(full) as recorded:
             loss = super()._compute_loss(model, inputs)
             hidden = recorded[0] if recorded else None
         assert self._pass is not None
         per_token_logps, entropies, aux_loss = self._pass
         self._pass = None
         mask = loss_mask(inputs)
-        rest = self._rest(entropies, aux_loss, mask, entropy_coef, mode)
+        rest = self._rest(entropies, aux_loss, mask, entropy_coef)
         share = inputs.get("kept_share", 1.0)
         loss = rest + (loss - rest) / share
         if self._entropy_bonus_enabled:
@@ -54,55 +50,12 @@ class ObjectiveStage(ReplacementStage):
             self._log_kl(kl, mask, mode)
         return loss
 
-    @contextlib.contextmanager
-    def _without_stock_kl(self) -> Iterator[None]:
-        """TRL's own term stays where it is k3 in the loss."""
-        beta = self.beta
-        if not self.args.has_stock_kl:
-            self.beta = 0.0
-        try:
-            yield
-        finally:
-            self.beta = beta
-
-    def _applied_entropy_coef(self) -> float:
-        """The coefficient TRL is about to use; its adaptive controller moves it inside the call."""
-        if not self._entropy_bonus_enabled:
-            return 0.0
-        if self.use_adaptive_entropy and self._last_world_entropy > self.args.entropy_target:
-            return 0.0
-        return float(self.entropy_coef)
-
-    def _rest(self, entropies: torch.Tensor, aux_loss: Any, mask: torch.Tensor, coef: float, mode: str) -> torch.Tensor:
+    def _rest(self, entropies: torch.Tensor, aux_loss: Any, mask: torch.Tensor, coef: float) -> torch.Tensor:
         """What TRL's loss holds beside policy and KL: entropy bonus and router loss, means of the micro-batch."""
-        share = self.current_gradient_accumulation_steps if mode == "train" else 1.0
-        rest = entropies.new_zeros(())
-        if coef != 0.0:
-            if self.top_entropy_quantile < 1.0:
-                mask = mask * self.get_high_entropy_mask(entropies, mask, 1 - self.top_entropy_quantile)
-            rest = rest - coef * (entropies * mask).sum() / mask.sum().clamp(min=1.0) / share
+        rest = self._stock_entropy(entropies, mask, coef)
         if aux_loss is not None:
-            rest = rest + self.router_aux_loss_coef * aux_loss / share
+            rest = rest + self.router_aux_loss_coef * aux_loss / self._num_micro_batches()
         return rest
-
-    def _token_weights(self, inputs: dict[str, Any], mask: torch.Tensor) -> torch.Tensor:
-        """(B, T) weights with which a per-token term enters the loss; TRL's normalisation of `loss_type`."""
-        training = self.model.training
-        share = 1.0 / self.current_gradient_accumulation_steps if training else 1.0
-        mask = mask.float()
-        if self.loss_type in ("grpo", "sapo"):
-            return mask / mask.sum(-1, keepdim=True).clamp(min=1.0) / mask.size(0) * share
-        if self.loss_type == "bnpo":
-            return mask / mask.sum().clamp(min=1.0) * share
-        if self.loss_type == "dr_grpo":
-            return mask / (mask.size(0) * self.max_completion_length) * share
-        if self.loss_type == "luspo":
-            return mask / mask.size(0) * share
-        assert self.loss_type in _PER_TOKEN_LOSSES, self.loss_type
-        tokens = inputs["num_items_in_batch"].clamp(min=1.0) / self.accelerator.num_processes
-        if training:
-            tokens = tokens * self.current_gradient_accumulation_steps / self.args.steps_per_generation
-        return mask / tokens
 
     def _token_kl(
         self,

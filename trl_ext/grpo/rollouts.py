@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
-from trl.models.utils import disable_gradient_checkpointing
 
-from trl_ext._trainer import MULTIMODAL_KEYS, loss_mask
+from trl_ext._trainer import log_mean_advantages, loss_mask, replace_logged_advantages
 from trl_ext.advantages import rewards_to_go
 from trl_ext.grpo import checks, process
-from trl_ext.grpo.hidden import FullKLStage
+from trl_ext.grpo.hidden import RecordingStage
 from trl_ext.grpo.presets import Preset, RunningMean, weighted_rewards
 from trl_ext.grpo.scoring import Estimator, Scores, own_columns, reward_std
 from trl_ext.kl import kl_estimate
@@ -21,7 +19,7 @@ from trl_ext.kl import kl_estimate
 PER_ROW_LOSSES = ("grpo", "sapo", "dr_grpo", "luspo")
 
 
-class RolloutStage(FullKLStage):
+class RolloutStage(RecordingStage):
     """Everything between a batch of prompts and a generation batch that can be trained on."""
 
     preset: Preset
@@ -95,7 +93,7 @@ class RolloutStage(FullKLStage):
             self._subtract_kl(output, mode)
         if output["advantages"].ndim == 2:
             output["advantages"] = torch.where(loss_mask(output).bool(), output["advantages"], 0.0)
-            self._log_token_advantages(output)
+            log_mean_advantages(self, output["advantages"], loss_mask(output))
         return output
 
     def _rollouts(self, inputs: list[dict[str, Any]]) -> tuple[dict[str, Any], Scores]:
@@ -116,10 +114,6 @@ class RolloutStage(FullKLStage):
             else:
                 output["rollout_kl"] = kl_estimate(logps, output["ref_per_token_logps"], self.args.kl_estimator)
         return output, self._scores
-
-    @property
-    def _kl_in_reward(self) -> bool:
-        return self.args.kl_placement == "reward" and self.args.beta != 0.0
 
     @property
     def _running_baseline(self) -> bool:
@@ -143,17 +137,6 @@ class RolloutStage(FullKLStage):
             self.running_mean.value if self._running_baseline else None,
         )
 
-    def _policy_logps(self, output: dict[str, Any]) -> torch.Tensor:
-        extra = {key: output[key] for key in (*MULTIMODAL_KEYS, "num_images", "num_tiles") if key in output}
-        training = self.model.training
-        size = self.args.per_device_train_batch_size if training else self.args.per_device_eval_batch_size
-        with torch.no_grad(), disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
-            ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
-            mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
-            return self._get_per_token_logps_and_entropies(
-                self.model, ids, mask, output["completion_ids"].size(1), batch_size=size, **extra
-            )[0]
-
     def _replace_groups(
         self, output: dict[str, Any], scores: Scores, estimator: Estimator
     ) -> tuple[dict[str, Any], Scores]:
@@ -172,7 +155,7 @@ class RolloutStage(FullKLStage):
         advantages = estimator.advantages(scores, num_generations)
         output["advantages"] = own_columns(output["completion_ids"].size(1), advantages, self._own_rows(output))
         if advantages.ndim == 1:
-            self._replace_logged(advantages.tolist())
+            replace_logged_advantages(self, advantages.tolist())
 
     def _set_figures(self, scores: Scores, estimator: Estimator, num_generations: int, mode: str) -> None:
         """Figures of the batch that is trained on, in the place of those that TRL logged of its own."""
@@ -186,19 +169,6 @@ class RolloutStage(FullKLStage):
             self._metrics[mode][name][-1:] = [value]
         if scores.steps:
             self._log_steps(scores, mode)
-
-    def _replace_logged(self, advantages: Sequence[float]) -> None:
-        """Put these in the place of the advantages of the last completions in the table."""
-        logged = self._logs["advantages"]
-        for _ in range(min(len(advantages), len(logged))):
-            logged.pop()
-        logged.extend(advantages)
-
-    def _log_token_advantages(self, output: dict[str, Any]) -> None:
-        """A completion's mean over its trained tokens."""
-        mask = loss_mask(output)
-        means = (output["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-        self._replace_logged(self.accelerator.gather(means).tolist())
 
     def _log_steps(self, scores: Scores, mode: str) -> None:
         for index, name in enumerate(self.process_reward_func_names):

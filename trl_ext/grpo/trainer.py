@@ -8,13 +8,16 @@ added where it is not TRL's own (`objective`). With the settings at their defaul
 from __future__ import annotations
 
 import textwrap
-import weakref
 from collections.abc import Callable
 from typing import Any
 
-from trl.trainer.utils import get_config_model_id
-
-from trl_ext._trainer import backbone_of, float32_adapter, restore_float32
+from trl_ext._trainer import (
+    check_num_prompts,
+    float32_adapter,
+    resolved_arguments,
+    restore_float32,
+    watch_hidden_states,
+)
 from trl_ext.errors import UserError
 from trl_ext.grpo import checks, process
 from trl_ext.grpo.checkpoint import CheckpointStage
@@ -22,8 +25,6 @@ from trl_ext.grpo.config import GRPOVariantConfig
 from trl_ext.grpo.groups import ReplayBuffer
 from trl_ext.grpo.presets import RunningMean
 from trl_ext.grpo.replacement import check_replacement
-from trl_ext.smol import resolve_model
-from trl_ext.versions import require_tested_trl
 
 
 class GRPOVariantTrainer(CheckpointStage):
@@ -88,18 +89,9 @@ class GRPOVariantTrainer(CheckpointStage):
         environment_factory: Any = None,
         process_reward_funcs: Any = None,
     ) -> None:
-        require_tested_trl()
-        if isinstance(model, str):
-            model = resolve_model(model)
-        if args is None:
-            name = model if isinstance(model, str) else get_config_model_id(model.config)
-            args = GRPOVariantConfig(f"{name.rstrip('/').split('/')[-1]}-GRPO")
-        if not isinstance(args, GRPOVariantConfig):
-            raise UserError(
-                f"args is a {type(args).__name__}; GRPOVariantTrainer takes a GRPOVariantConfig (its fields and more)."
-            )
+        model, config = resolved_arguments(model, args, GRPOVariantConfig, trainer="GRPOVariantTrainer", suffix="GRPO")
         checks.check_adapter(model)
-        self._init_process_rewards(args, process_reward_funcs)
+        self._init_process_rewards(config, process_reward_funcs)
         if reward_funcs is None and self.process_reward_funcs and environment_factory is None:
             self._step_mean = process.StepMean()
             reward_funcs = [self._step_mean]
@@ -107,7 +99,7 @@ class GRPOVariantTrainer(CheckpointStage):
         super().__init__(
             model=model,
             reward_funcs=list(reward_funcs) if isinstance(reward_funcs, list) else reward_funcs,
-            args=args,
+            args=config,
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             processing_class=processing_class,
@@ -122,15 +114,15 @@ class GRPOVariantTrainer(CheckpointStage):
         )
         if precise or getattr(self.model, "is_quantized", False):
             restore_float32(self.model, precise)
-        self.preset = args.preset
+        self.preset = config.preset
         self.running_mean = RunningMean()
-        self.replay_buffer = ReplayBuffer(args.replay_buffer_size)
+        self.replay_buffer = ReplayBuffer(config.replay_buffer_size)
         self.prompt_queue = None
-        checks.check_num_prompts(self.train_dataset, args)
+        check_num_prompts(self.train_dataset, config, checks.MORE_PROMPTS)
         checks.check_full_kl(self)
         check_replacement(self)
-        if args.kl_estimator == "full":
-            self._watch_hidden_states()
+        if config.kl_estimator == "full":
+            watch_hidden_states(self)
 
     def _init_process_rewards(self, args: GRPOVariantConfig, functions: Any) -> None:
         if functions is None:
@@ -145,9 +137,3 @@ class GRPOVariantTrainer(CheckpointStage):
         self.process_reward_func_names = names
         if names:
             process.check_process_preset(args.preset, args.process_outcome_weight)
-
-    def _watch_hidden_states(self) -> None:
-        this = weakref.ref(self)  # the model outlives the trainer, and must not keep it
-        backbone_of(self.model).register_forward_hook(
-            lambda module, args, output: trainer._record_hidden(output) if (trainer := this()) is not None else None
-        )

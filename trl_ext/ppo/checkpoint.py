@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
-from trl import GRPOTrainer
 
+from trl_ext._checkpoint import ResumeStage, load_state, save_state
 from trl_ext.errors import UserError
 from trl_ext.ppo.critic import VALUE_ADAPTER, Critic
 
@@ -118,24 +118,7 @@ def load_critic(critic: Critic, folder: str | Path) -> None:
             parameter.copy_(weights[name])
 
 
-def save_state(state: dict[str, Any], folder: str | Path, rank: int) -> None:
-    """Write one process's run state (step, buffers, controllers) beside the critic."""
-    target = Path(folder) / CRITIC_FOLDER
-    target.mkdir(parents=True, exist_ok=True)
-    torch.save(state, target / f"state_{rank}.pt")
-
-
-def load_state(folder: str | Path, rank: int, device: torch.device) -> dict[str, Any] | None:
-    """The run state of this process; None where the checkpoint was written by fewer processes."""
-    path = Path(folder) / CRITIC_FOLDER / f"state_{rank}.pt"
-    if not path.is_file():
-        return None
-    location = device if device.type != "cpu" else "cpu"  # several processes name it cpu:0, which torch.load refuses
-    state: dict[str, Any] = torch.load(path, map_location=location, weights_only=True)
-    return state
-
-
-class CheckpointMixin(GRPOTrainer):
+class CheckpointMixin(ResumeStage):
     """Save, resume and reload for a trainer with a `critic`.
 
     The policy's folder holds the policy alone, as plain PEFT or transformers weights. Checkpoints add `critic/`: the
@@ -143,7 +126,6 @@ class CheckpointMixin(GRPOTrainer):
     """
 
     _staging: Path | None = None
-    _sampler: Any = None
 
     def _get_output_dir(self, trial: Any) -> str:
         return super()._get_output_dir(trial) if self._staging is None else str(self._staging)
@@ -173,7 +155,7 @@ class CheckpointMixin(GRPOTrainer):
             save_critic(self.critic, folder)
         if not self.args.save_only_model:
             self.accelerator.wait_for_everyone()
-            save_state(self._run_state(), folder, self.accelerator.process_index)
+            save_state(self._run_state(), folder / CRITIC_FOLDER, self.accelerator.process_index)
 
     def _publish(self, staging: Path, run_dir: Path, name: str) -> None:
         best = self.state.best_model_checkpoint
@@ -236,38 +218,24 @@ class CheckpointMixin(GRPOTrainer):
         load_critic(self.critic, self.state.best_model_checkpoint)  # values of another policy would be of no use
         self.critic.enable_gradients()
 
-    def _get_train_sampler(self, dataset: Any = None) -> Any:
-        self._sampler = super()._get_train_sampler(dataset)
-        return self._sampler
-
-    def _skip_orders(self, num_epochs: int) -> None:
-        """TRL's sampler draws an order each epoch, and in a resumed run would begin with that of the first one."""
-        if getattr(self._sampler, "shuffle", False):
-            for _ in range(num_epochs):
-                torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
-
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            state = load_state(checkpoint, self.accelerator.process_index, self.accelerator.device)
+            folder = Path(checkpoint) / CRITIC_FOLDER
+            state = load_state(folder, self.accelerator.process_index, self.accelerator.device)
             if state is not None:
                 self._restore_run_state(state)
 
     def _batch_shape(self) -> dict[str, Any]:
-        """What the buffers of a generation batch depend on."""
         names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation", "num_iterations")
         shape = {name: getattr(self.args, name) for name in names}
         return {**shape, "kl_coef > 0": self.args.beta != 0.0, "kl_placement": self.args.kl_placement}
 
     def _run_state(self) -> dict[str, Any]:
         """What a resumed run needs beside weights and optimizer."""
-        between = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
+        between = self._is_between_batches()
         return {
-            "batch_shape": self._batch_shape(),
-            "num_processes": self.accelerator.num_processes,
-            "step": self._step,
-            "epochs": int(self.state.epoch or 0),
-            "buffered_inputs": None if between else self._buffered_inputs,
+            **self._run_place(),
             "rollouts": None if between else self._rollouts,
             "updates_stopped": self._updates_stopped and not between,
             "kl_controller": self.kl_controller.state_dict(),
@@ -275,22 +243,7 @@ class CheckpointMixin(GRPOTrainer):
         }
 
     def _restore_run_state(self, state: dict[str, Any]) -> None:
-        if state["num_processes"] != self.accelerator.num_processes:
-            raise UserError(
-                f"The checkpoint was written by {state['num_processes']} processes and this run has "
-                f"{self.accelerator.num_processes}; resume with the same number."
-            )
-        self._skip_orders(state["epochs"])
-        self._step = state["step"]
-        shape = self._batch_shape()
-        if changed := {name: old for name, old in state["batch_shape"].items() if old != shape[name]}:
-            if state["buffered_inputs"] is not None:
-                settings = ", ".join(f"{name}={old}" for name, old in changed.items())
-                raise UserError(
-                    f"The checkpoint lies inside a generation batch made with {settings}; resume with that."
-                )
-            self._step = 0  # between two generation batches: the next one begins with the next step
-        self._buffered_inputs = state["buffered_inputs"]
+        self._restore_run_place(state, "The checkpoint")
         self._rollouts = state["rollouts"]
         self._updates_stopped = state["updates_stopped"]
         if self.args.kl_target is not None:  # a fixed coefficient is what this run's configuration says

@@ -13,6 +13,7 @@ import torch
 from accelerate.utils import is_peft_model
 from torch import nn
 
+from trl_ext._trainer import check_plain_logits, check_trainable, sharding_of
 from trl_ext.errors import UserError
 from trl_ext.ppo.critic import VALUE_ADAPTER
 
@@ -23,9 +24,11 @@ _REWARD_ARGUMENTS = frozenset(
     {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", "environments", "self"}
 )
 
-
 # TRL turns nn.Dropout off; these are numbers that layers pass to functional calls.
 _FUNCTIONAL_DROPOUT = ("attention_dropout", "dropout", "hidden_dropout", "activation_dropout", "layerdrop")
+
+# Against too few prompts for one generation batch.
+MORE_PROMPTS = "lower per_device_train_batch_size, gradient_accumulation_steps or num_mini_batches, or add prompts."
 
 
 def check_adapters(model: Any, args: Any) -> None:
@@ -42,11 +45,7 @@ def check_adapters(model: Any, args: Any) -> None:
             )
     if any(config.is_prompt_learning for config in model.peft_config.values()):
         raise UserError("Prompt learning (prompt, prefix or P-tuning) has no critic here; train a LoRA instead.")
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise UserError(
-            "The PeftModel has nothing to train: it was loaded for inference; load it with "
-            "PeftModel.from_pretrained(base, path, is_trainable=True)."
-        )
+    check_trainable(model)
     if args.beta != 0.0 and "default" not in model.peft_config:
         raise UserError(
             f"The policy's adapter is named {model.active_adapter!r}; TRL copies the one named 'default' as the "
@@ -71,8 +70,7 @@ def check_critic_choice(model: Any, args: Any, peft_config: Any, value_model: An
 
 def check_distribution(accelerator: Any) -> None:
     """One process or DDP."""
-    kind = str(accelerator.distributed_type).rpartition(".")[2]
-    if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+    if (kind := sharding_of(accelerator)) is not None:
         raise UserError(f"PPOTrainer runs on one process or under DDP, not under {kind}; change the launch config.")
 
 
@@ -109,13 +107,8 @@ def check_dropout(model: nn.Module, disable_dropout: bool) -> None:
 
 def check_full_kl(model: Any, kl_estimator: str) -> None:
     """The full divergence needs plain logits."""
-    config = model.config.get_text_config()
-    scaling = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
-    used = [name for name in scaling if getattr(config, name, None) not in (None, 1.0)]
-    if kl_estimator == "full" and used:
-        raise UserError(
-            f"kl_estimator='full' does not support a model that caps or scales its logits ({used[0]}); use 'k3'."
-        )
+    if kl_estimator == "full":
+        check_plain_logits(model)
 
 
 def check_columns(dataset: Any, reward_funcs: Sequence[Any], names: Sequence[str], open_ended: bool) -> None:
@@ -138,16 +131,6 @@ def check_columns(dataset: Any, reward_funcs: Sequence[Any], names: Sequence[str
                 f"The reward function '{name}' needs a column '{missing}'; the data set has {sorted(columns)}. Add or "
                 "rename the column."
             )
-
-
-def check_num_prompts(dataset: Any, args: Any) -> None:
-    """There are enough prompts for one generation batch; with fewer, TRL's sampler gives none and nothing trains."""
-    needed = args.generation_batch_size // args.num_generations
-    if hasattr(dataset, "__len__") and len(dataset) < needed:
-        raise UserError(
-            f"The data set has {len(dataset)} prompts and one generation batch needs {needed}; lower "
-            "per_device_train_batch_size, gradient_accumulation_steps or num_mini_batches, or add prompts."
-        )
 
 
 def _parameters(function: Any) -> list[inspect.Parameter]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import logging
 import math
 import numbers
 from dataclasses import dataclass, field, fields
@@ -11,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from trl import GRPOConfig
 
+from trl_ext._trainer import KL_DIRECTIONS, KL_ESTIMATORS, choose_precision, single_generation_allowed
 from trl_ext.errors import UserError
-
-logger = logging.getLogger(__name__)
 
 CRITICS = ("adapter", "shared", "model")
 CRITIC_TARGETS = ("gae", "reward_to_go", "terminal", "td")
-KL_ESTIMATORS = ("k1", "k2", "k3", "abs", "full")
 KL_PLACEMENTS = ("reward", "loss")
-KL_DIRECTIONS = ("reverse", "forward")
 VALUE_LOSSES = ("mse", "huber")
 
 _FRACTIONS = ("gamma", "lam", "lam_policy", "lam_value")
@@ -34,16 +30,6 @@ _POSITIVE = (
     "kl_horizon",
 )
 _COUNTS = ("num_generations", "num_iterations", "num_ppo_epochs", "num_mini_batches")
-
-
-class _SingleGeneration(int):
-    """One generation a prompt, for the span of `GRPOConfig.__post_init__`, which asks `num_generations < 2`.
-
-    Only a group baseline needs two; a critic is a baseline of its own, and TRL's trainer runs with one.
-    """
-
-    def __lt__(self, other: object) -> bool:
-        return False if other == 2 else int(self) < other  # type: ignore[operator]
 
 
 def _field(default: Any, text: str) -> Any:
@@ -171,14 +157,9 @@ class PPOConfig(GRPOConfig):
         self._check_choices()
         self.cliprange_value = self.cliprange_value or None  # the command line cannot say None
         self._check_ranges()
-        self._choose_precision()
-        num_generations = self.num_generations
-        if num_generations == 1:
-            self.num_generations = _SingleGeneration(1)
-        try:
+        choose_precision(self)
+        with single_generation_allowed(self):
             super().__post_init__()
-        finally:
-            self.num_generations = num_generations
         if self.critic_learning_rate is None:
             self.critic_learning_rate = 1e-5 if self.critic == "model" else 1e-4
         if self.critic_max_grad_norm is None:
@@ -269,12 +250,3 @@ class PPOConfig(GRPOConfig):
             raise UserError("length_adaptive_lam and lam_policy both set the policy's lambda; give one of them.")
         if self.kl_target is not None and self.beta == 0.0:
             raise UserError("kl_target adapts the KL coefficient and needs a start above 0; set kl_coef, e.g. 0.05.")
-
-    def _choose_precision(self) -> None:
-        # TRL turns bf16 on by default, which TrainingArguments refuses on a machine without an accelerator.
-        import torch
-
-        if self.bf16 is None and not self.fp16 and not torch.accelerator.is_available():
-            logger.info("No accelerator found: training in float32 on the CPU (bf16=False, use_cpu=True).")
-            self.bf16 = False
-            self.use_cpu = True

@@ -16,23 +16,13 @@ from typing import Any
 import torch
 from accelerate.utils import is_peft_model
 from torch import nn
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoModelForSequenceClassification
 
+from trl_ext._trainer import backbone_of, run_backbone
 from trl_ext.errors import UserError
 from trl_ext.smol import resolve_model
 
 VALUE_ADAPTER = "value"
-# Tensors a forward pass of a vision-language backbone needs beside the ids; TRL's own names.
-MULTIMODAL_KEYS = (
-    "pixel_values",
-    "image_grid_thw",
-    "pixel_attention_mask",
-    "spatial_shapes",
-    "image_sizes",
-    "token_type_ids",
-    "mm_token_type_ids",
-    "image_position_ids",
-)
 
 
 class ValueHead(nn.Module):
@@ -69,24 +59,9 @@ class ValueHead(nn.Module):
             return self.linear(hidden_states).squeeze(-1)
 
 
-def backbone_of(model: Any) -> nn.Module:
-    """The module that returns `last_hidden_state`: the causal LM below PEFT, without its LM head."""
-    base = model.get_base_model() if is_peft_model(model) else model
-    return base.base_model if isinstance(base, PreTrainedModel) else base
-
-
 def hidden_size_of(model: Any) -> int:
     """Width of the model's last hidden state."""
     return int(model.config.get_text_config().hidden_size)
-
-
-def run_backbone(backbone: nn.Module, inputs: Mapping[str, Any], rows: slice = slice(None)) -> torch.Tensor:
-    """Hidden states (B, T+1, H): before each completion token, and after the last one."""
-    ids = torch.cat([inputs["prompt_ids"][rows], inputs["completion_ids"][rows]], dim=1)
-    mask = torch.cat([inputs["prompt_mask"][rows], inputs["completion_mask"][rows]], dim=1)
-    extra = {key: inputs[key] for key in MULTIMODAL_KEYS if inputs.get(key) is not None}
-    output = backbone(input_ids=ids, attention_mask=mask, use_cache=False, **extra)
-    return output.last_hidden_state[:, -inputs["completion_ids"].size(1) - 1 :]
 
 
 class Critic(ABC):

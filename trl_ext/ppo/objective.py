@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 
+from trl_ext._trainer import loss_mask
 from trl_ext.kl import kl_estimate
 from trl_ext.losses import value_loss
 from trl_ext.ppo.critic import SharedCritic
-from trl_ext.ppo.rollouts import RolloutStage, loss_mask
-
-_PER_TOKEN_LOSSES = ("cispo", "dapo", "vespo")  # TRL divides these by the tokens of the whole generation batch
+from trl_ext.ppo.rollouts import RolloutStage
 
 
 class ObjectiveStage(RolloutStage):
     """From a generation batch to the scalar that is differentiated."""
 
-    beta: float
     _buffered_inputs: Any
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
@@ -60,25 +56,6 @@ class ObjectiveStage(RolloutStage):
             else:  # a step spans several generation batches, of which the later ones are not known yet
                 batch["window_tokens"] = (counts.sum() * window / steps).clamp(min=1.0)
 
-    def _token_weights(self, inputs: dict[str, Any], mask: torch.Tensor) -> torch.Tensor:
-        """(B, T) weights with which a per-token term enters the loss; TRL's normalisation of `loss_type`."""
-        training = self.model.training
-        share = 1.0 / self.current_gradient_accumulation_steps if training else 1.0
-        mask = mask.float()
-        if self.loss_type in ("grpo", "sapo"):
-            return mask / mask.sum(-1, keepdim=True).clamp(min=1.0) / mask.size(0) * share
-        if self.loss_type == "bnpo":
-            return mask / mask.sum().clamp(min=1.0) * share
-        if self.loss_type == "dr_grpo":
-            return mask / (mask.size(0) * self.max_completion_length) * share
-        if self.loss_type == "luspo":
-            return mask / mask.size(0) * share
-        assert self.loss_type in _PER_TOKEN_LOSSES, self.loss_type
-        tokens = inputs["num_items_in_batch"].clamp(min=1.0) / self.accelerator.num_processes
-        if training:
-            tokens = tokens * self.current_gradient_accumulation_steps / self.args.steps_per_generation
-        return mask / tokens
-
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         mode = "train" if self.model.training else "eval"
         mask = loss_mask(inputs)
@@ -87,7 +64,7 @@ class ObjectiveStage(RolloutStage):
         value = self._separate_value_pass(inputs, weights, mode) if self.critic.separate else None
         needs_hidden = not self.critic.separate or self._kl_in_loss("full")
         entropy_coef = self._applied_entropy_coef()
-        with self._record("hidden" if needs_hidden else None), self._without_stock_kl():
+        with self._record("hidden" if needs_hidden else None), self._stock_beta(0.0):
             loss = super()._compute_loss(model, inputs)
             hidden = self._hidden[0] if self._hidden else None
         assert self._pass is not None
@@ -98,8 +75,7 @@ class ObjectiveStage(RolloutStage):
         policy, terms = (loss - stock).detach(), {"entropy": entropy}
         loss = loss - stock + entropy
         if aux_loss is not None:
-            share = self.current_gradient_accumulation_steps if mode == "train" else 1.0
-            terms["router"] = self.router_aux_loss_coef * aux_loss.detach() / share
+            terms["router"] = self.router_aux_loss_coef * aux_loss.detach() / self._num_micro_batches()
             policy = policy - terms["router"]
         self._add_reference_kl(per_token_logps, inputs, mask, mode)
         if self.args.kl_placement == "loss" and self.args.beta != 0.0:
@@ -111,22 +87,6 @@ class ObjectiveStage(RolloutStage):
         assert value is not None
         self._account(per_token_logps, entropies, inputs, mask, mode, {"policy": policy, **terms, "value": value})
         return loss if not self.critic.separate else loss + value.detach()
-
-    @contextlib.contextmanager
-    def _without_stock_kl(self) -> Iterator[None]:
-        beta, self.beta = self.beta, 0.0
-        try:
-            yield
-        finally:
-            self.beta = beta
-
-    def _applied_entropy_coef(self) -> float:
-        """The coefficient TRL is about to use; its adaptive controller moves it inside the call."""
-        if not self._entropy_bonus_enabled:
-            return 0.0
-        if self.use_adaptive_entropy and self._last_world_entropy > self.args.entropy_target:
-            return 0.0
-        return float(self.entropy_coef)
 
     def _entropy_weights(self, inputs: dict[str, Any], mask: torch.Tensor) -> torch.Tensor:
         """A mean over the tokens of the whole optimizer step."""
@@ -143,14 +103,8 @@ class ObjectiveStage(RolloutStage):
 
         They are the same for `top_entropy_quantile < 1`, whose tokens TRL chooses by micro-batch.
         """
-        if coef == 0.0:
-            return entropies.new_zeros(()), entropies.new_zeros(())
-        by_quantile = self.top_entropy_quantile < 1.0
-        if by_quantile:
-            mask = mask * self.get_high_entropy_mask(entropies, mask, 1 - self.top_entropy_quantile)
-        share = self.current_gradient_accumulation_steps if self.model.training else 1.0
-        stock = -coef * (entropies * mask).sum() / mask.sum().clamp(min=1.0) / share
-        if by_quantile:
+        stock = self._stock_entropy(entropies, mask, coef)
+        if coef == 0.0 or self.top_entropy_quantile < 1.0:
             return stock, stock
         return stock, -coef * (entropies * self._entropy_weights(inputs, inputs["value_mask"])).sum()
 
@@ -168,10 +122,7 @@ class ObjectiveStage(RolloutStage):
     ) -> torch.Tensor:
         if self.args.kl_estimator == "full":
             assert hidden is not None
-            with self._no_grad_checkpointing(), self.accelerator.autocast():
-                ref_hidden = self._reference_hidden(inputs)
-            with self.accelerator.autocast():
-                kl = self._full_kl(hidden[:, -mask.size(1) - 1 : -1], ref_hidden)
+            kl = self._full_kl(hidden[:, -mask.size(1) - 1 : -1], self._reference_hidden(inputs))
         else:
             kl = kl_estimate(per_token_logps, inputs["ref_per_token_logps"], self.args.kl_estimator)
             if self.args.use_bias_correction_kl:

@@ -8,30 +8,22 @@ from typing import Any
 
 import torch
 from accelerate.utils import is_peft_model
-from trl import GRPOTrainer
-from trl.models.utils import disable_gradient_checkpointing
-from trl.trainer.utils import use_adapter
 
-from trl_ext.kl import FixedKL, full_kl, kl_estimate
+from trl_ext._objective import TermsStage
+from trl_ext._trainer import log_mean_advantages, loss_mask
+from trl_ext.kl import FixedKL, kl_estimate
 from trl_ext.ppo import checks, scoring
 from trl_ext.ppo.accounting import PPOAccounting
 from trl_ext.ppo.config import PPOConfig
-from trl_ext.ppo.critic import MULTIMODAL_KEYS, Critic, SharedCritic, backbone_of, run_backbone
+from trl_ext.ppo.critic import Critic, SharedCritic
 
-_FULL_KL_BYTES = 2**28  # logits of one chunk of the full divergence, per model
 _UNSCORED_BATCHES = 3  # generation batches in a row without any score before a run ends
 # Positions in one forward pass of the critic without gradients. A small model on a GPU is bound by kernel launches, so
 # fewer, larger passes are faster; this many hidden states are still less than a training step holds.
 _ROLLOUT_POSITIONS = 8192
 
 
-def loss_mask(inputs: dict[str, Any]) -> torch.Tensor:
-    """(B, T): 1 on the tokens the policy wrote, 0 on padding and on what tools wrote."""
-    mask = inputs["completion_mask"]
-    return mask * inputs["tool_mask"] if inputs.get("tool_mask") is not None else mask
-
-
-class RolloutStage(GRPOTrainer):
+class RolloutStage(TermsStage):
     """Everything between a batch of prompts and a generation batch that can be trained on."""
 
     args: PPOConfig
@@ -84,23 +76,6 @@ class RolloutStage(GRPOTrainer):
             self._rollouts = output
         return output
 
-    @property
-    def _kl_in_reward(self) -> bool:
-        return self.args.kl_placement == "reward" and self.args.beta != 0.0
-
-    def _policy_logps(self, output: dict[str, Any]) -> torch.Tensor:
-        extra = {key: output[key] for key in (*MULTIMODAL_KEYS, "num_images", "num_tiles") if key in output}
-        with torch.no_grad(), disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
-            ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
-            mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
-            return self._get_per_token_logps_and_entropies(
-                self.model, ids, mask, output["completion_ids"].size(1), batch_size=self._forward_batch_size(), **extra
-            )[0]
-
-    def _forward_batch_size(self) -> int:
-        args = self.args
-        return args.per_device_train_batch_size if self.model.training else args.per_device_eval_batch_size
-
     def _critic_batch_size(self, inputs: dict[str, Any]) -> int:
         if self.accelerator.device.type == "cpu":
             return self._forward_batch_size()
@@ -149,52 +124,14 @@ class RolloutStage(GRPOTrainer):
             kl = kl_estimate(output["rollout_per_token_logps"], output["ref_per_token_logps"], self.args.kl_estimator)
         return torch.where(mask.bool(), self.kl_controller.value * kl.float(), 0.0)
 
-    @torch.no_grad()
-    def _rollout_full_kl(self, output: dict[str, Any]) -> torch.Tensor:
-        chunks = []
-        with self._no_grad_checkpointing(), self.accelerator.autocast():
-            for start in range(0, output["completion_ids"].size(0), self._forward_batch_size()):
-                rows = slice(start, start + self._forward_batch_size())
-                hidden = run_backbone(backbone_of(self.model), output, rows)[:, :-1]
-                chunks.append(self._full_kl(hidden, self._reference_hidden(output, rows)))
-        return torch.cat(chunks)
-
-    @torch.no_grad()
     def _reference_hidden(self, inputs: dict[str, Any], rows: slice = slice(None)) -> torch.Tensor:
-        if self.ref_model is not None:
-            return run_backbone(backbone_of(self.accelerator.unwrap_model(self.ref_model)), inputs, rows)[:, :-1]
-        with use_adapter(self.model, "ref" if "ref" in self.model.peft_config else None):
-            hidden = run_backbone(backbone_of(self.model), inputs, rows)[:, :-1]
-        self.critic.enable_gradients()
+        hidden = super()._reference_hidden(inputs, rows)
+        self.critic.enable_gradients()  # a pass with another adapter clears them
         return hidden
-
-    def _full_kl(self, hidden: torch.Tensor, ref_hidden: torch.Tensor) -> torch.Tensor:
-        """KL over the vocabulary (B, T), from hidden states, a few tokens' logits at a time."""
-        head = self.accelerator.unwrap_model(self.model).get_output_embeddings()
-        ref = head if self.ref_model is None else self.accelerator.unwrap_model(self.ref_model).get_output_embeddings()
-
-        def chunk_kl(h: torch.Tensor, h_ref: torch.Tensor) -> torch.Tensor:
-            logits, ref_logits = head(h) / self.temperature, ref(h_ref) / self.temperature
-            return full_kl(logits, ref_logits, direction=self.args.kl_direction)
-
-        size = max(1, _FULL_KL_BYTES // (4 * head.weight.shape[0]))
-        flat, flat_ref = hidden.flatten(0, 1), ref_hidden.flatten(0, 1)
-        parts = [
-            torch.utils.checkpoint.checkpoint(
-                chunk_kl, flat[i : i + size].unsqueeze(0), flat_ref[i : i + size].unsqueeze(0), use_reentrant=False
-            )
-            for i in range(0, flat.size(0), size)
-        ]
-        return torch.cat(parts, dim=1).view(hidden.shape[:2])
 
     def _rewrite_logs(self, output: dict[str, Any], mode: str) -> None:
         """TRL logged group advantages; put those that are used in their place, a completion's mean."""
-        mask = output["value_mask"]
-        means = (output["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-        means = self.accelerator.gather(means).tolist()
-        for _ in range(min(len(means), len(self._logs["advantages"]))):
-            self._logs["advantages"].pop()
-        self._logs["advantages"].extend(means)
+        log_mean_advantages(self, output["advantages"], output["value_mask"])
         self._metrics[mode].pop("frac_reward_zero_std", None)
         if self.args.beta != 0.0:
             self._metrics[mode]["kl_coef"].append(self.kl_controller.value)
@@ -233,6 +170,3 @@ class RolloutStage(GRPOTrainer):
             return True
         policy = self.accelerator.unwrap_model(self.model)
         return is_peft_model(policy) and (policy._adapters_disabled or policy.active_adapter == "ref")
-
-    def _no_grad_checkpointing(self) -> contextlib.AbstractContextManager[None]:
-        return disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import textwrap
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -19,18 +18,23 @@ from accelerate.utils import broadcast, is_peft_model
 from datasets import Dataset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from trl.trainer.utils import disable_dropout_in_model, get_config_model_id, is_async_callable
+from trl.trainer.utils import disable_dropout_in_model, is_async_callable
 
+from trl_ext._trainer import (
+    check_num_prompts,
+    float32_adapter,
+    resolved_arguments,
+    restore_float32,
+    watch_hidden_states,
+)
 from trl_ext.errors import UserError
 from trl_ext.kl import AdaptiveKL, FixedKL
 from trl_ext.ppo import checks, scoring
 from trl_ext.ppo.accounting import PPOAccounting
 from trl_ext.ppo.checkpoint import CheckpointMixin
 from trl_ext.ppo.config import PPOConfig
-from trl_ext.ppo.critic import backbone_of, build_critic
+from trl_ext.ppo.critic import build_critic
 from trl_ext.ppo.updates import UpdateStage
-from trl_ext.smol import resolve_model
-from trl_ext.versions import require_tested_trl
 
 logger = logging.getLogger(__name__)
 
@@ -101,21 +105,14 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         environment_factory: Any = None,
         value_model: str | nn.Module | None = None,
     ) -> None:
-        require_tested_trl()
-        if isinstance(model, str):
-            model = resolve_model(model)
-        if args is None:
-            name = model if isinstance(model, str) else get_config_model_id(model.config)
-            args = PPOConfig(f"{name.rstrip('/').split('/')[-1]}-PPO")
-        if not isinstance(args, PPOConfig):
-            raise UserError(f"args is a {type(args).__name__}; PPOTrainer takes a PPOConfig (its fields and more).")
-        checks.check_adapters(model, args)
-        checks.check_critic_choice(model, args, peft_config, value_model)
-        precise = _float32_adapter(model)
+        model, config = resolved_arguments(model, args, PPOConfig, trainer="PPOTrainer", suffix="PPO")
+        checks.check_adapters(model, config)
+        checks.check_critic_choice(model, config, peft_config, value_model)
+        precise = float32_adapter(model)
         super().__init__(
             model=model,
             reward_funcs=reward_funcs,
-            args=args,
+            args=config,
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             processing_class=processing_class,
@@ -128,7 +125,7 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
             rollout_func=rollout_func,
             environment_factory=environment_factory,
         )
-        _restore_float32(self.model, precise)
+        restore_float32(self.model, precise)
         self._check_inputs(rollout_func, environment_factory)
         self._wrap_rewards()
         self._init_ppo_state()
@@ -143,7 +140,7 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         evaluation = self.eval_dataset if isinstance(self.eval_dataset, dict) else {"eval": self.eval_dataset}
         for dataset in (self.train_dataset, *evaluation.values()):
             checks.check_columns(dataset, self.reward_funcs, self.reward_func_names, open_ended)
-        checks.check_num_prompts(self.train_dataset, self.args)
+        check_num_prompts(self.train_dataset, self.args, checks.MORE_PROMPTS)
         if not (open_ended or self._is_vlm):
             self._check_long_prompts()
 
@@ -200,10 +197,7 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         own = {id(p) for p in parameters}
         names = [name for name, p in self.model.named_parameters() if id(p) in own]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.model, names)
-        this = weakref.ref(self)  # the model outlives the trainer, and must not keep it
-        backbone_of(self.model).register_forward_hook(
-            lambda module, args, output: trainer._record_hidden(output) if (trainer := this()) is not None else None
-        )
+        watch_hidden_states(self)
 
     def _place_value_model(self, value_model: Any) -> None:
         if not getattr(value_model, "is_quantized", False):
@@ -248,23 +242,3 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
                 group = {"params": parameters, "lr": self.args.critic_learning_rate, "weight_decay": weight_decay}
                 self.optimizer.add_param_group(group)
         return self.optimizer
-
-
-def _float32_adapter(model: Any) -> dict[str, torch.Tensor]:
-    """Float32 copies of the trainable weights of a quantised PeftModel: TRL rounds them to bfloat16."""
-    if (
-        isinstance(model, str)
-        or not is_peft_model(model)
-        or not getattr(model, "is_quantized", getattr(model, "is_loaded_in_4bit", False))
-    ):
-        return {}
-    return {n: p.detach().float().clone() for n, p in model.named_parameters() if p.requires_grad}
-
-
-def _restore_float32(model: Any, precise: dict[str, torch.Tensor]) -> None:
-    """Adapters train in float32: at small learning rates bfloat16 entries hardly ever move."""
-    if not is_peft_model(model):
-        return
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad and parameter.dtype in (torch.bfloat16, torch.float16):
-            parameter.data = precise[name].to(parameter.device) if name in precise else parameter.data.float()

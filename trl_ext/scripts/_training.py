@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import resources
 from pathlib import Path
@@ -26,6 +26,31 @@ OTHER_NAMES = (
     ("num_mini_batches", "steps_per_generation", "generation_batch_size"),
 )
 DATA_LOADERS = {".json": "json", ".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
+
+
+def run_command(
+    argv: list[str],
+    usage: str,
+    parse_arguments: Callable[[list[str]], tuple[Any, ...]],
+    train: Callable[..., int],
+) -> int:
+    """A training command: its usage for `--help`, else parse and train.
+
+    Args:
+        argv: Arguments after the command name.
+        usage: What `--help` prints; nothing heavy is imported for it.
+        parse_arguments: Makes the dataclasses from `argv`, in which `--help-all` has become the parser's `--help`.
+        train: Called with the dataclasses and `argv`.
+
+    Returns:
+        What `train` returns, or 0 after `--help`.
+    """
+    if "--help" in argv or "-h" in argv:
+        print(usage, end="")
+        return 0
+    quiet_libraries()
+    arguments = parse_arguments(["--help" if word == "--help-all" else word for word in argv])
+    return train(*arguments, argv)
 
 
 def parse(dataclass_types: Sequence[type], argv: list[str], prog: str) -> tuple[Any, ...]:
@@ -188,6 +213,20 @@ def _import_reward(name: str) -> Any:
     return getattr(module, attribute)
 
 
+def require_model(model_args: Any) -> None:
+    """Refuse a call that names no model."""
+    if model_args.model_name_or_path is None:
+        raise UserError('name the model: --model with a Hub id or folder, or "smol"')
+
+
+def load_rewards(script_args: Any) -> list[Any]:
+    """The reward functions that the call names, and its reward model by name."""
+    rewards = [load_reward(name) for name in script_args.reward_funcs or []]
+    if script_args.reward_model_name_or_path:
+        rewards.append(script_args.reward_model_name_or_path)
+    return rewards
+
+
 def load_data(script_args: Any) -> Any:
     """Splits of a Hub data set, a folder of `save_to_disk`, or one JSON, JSONL, parquet or CSV file."""
     from datasets import DatasetDict, load_from_disk
@@ -309,6 +348,65 @@ def resume_from(training_args: Any) -> str | bool | None:
     if isinstance(value, str) and not Path(value).is_dir():
         raise UserError(f"there is no checkpoint folder {value}; --resume_from_checkpoint true takes the last one")
     return value
+
+
+def build_trainer(trainer_class: Any, script_args: Any, training_args: Any, model_args: Any, **more: Any) -> Any:
+    """A trainer of the call's model and data, which logs to `metrics.jsonl` and writes its configuration.
+
+    Args:
+        trainer_class: The trainer.
+        script_args: Data and rewards by name.
+        training_args: The trainer's configuration.
+        model_args: The model, its adapter and its quantisation.
+        more: Further arguments of the trainer, the rewards among them.
+
+    Returns:
+        The trainer, ready for `train`.
+
+    Raises:
+        UserError: For data that is not there.
+    """
+    from transformers import PrinterCallback, TrainerCallback
+    from trl import get_peft_config, get_quantization_config
+
+    from trl_ext.callbacks import MetricsWriter, ProgressBar
+
+    class WriteConfig(TrainerCallback):
+        """When training begins: a resume that is refused leaves the file as it was."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.is_world_process_zero:
+                write_resolved_config(training_args.output_dir, script_args, training_args, model_args)
+
+    data = load_data(script_args)
+    init_kwargs = {
+        "revision": model_args.model_revision,
+        "attn_implementation": model_args.attn_implementation,
+        "dtype": model_args.dtype,
+    }
+    training_args.model_init_kwargs = {**init_kwargs, **(training_args.model_init_kwargs or {})}
+    training_args.disable_tqdm = True
+    evaluate = training_args.eval_strategy != "no"
+    trainer = trainer_class(
+        model=model_args.model_name_or_path,
+        args=training_args,
+        train_dataset=pick_split(data, script_args.dataset_train_split),
+        eval_dataset=pick_split(data, script_args.dataset_test_split) if evaluate else None,
+        quantization_config=get_quantization_config(model_args),
+        peft_config=get_peft_config(model_args),
+        callbacks=[MetricsWriter(training_args.output_dir), ProgressBar()],
+        **more,
+    )
+    trainer.remove_callback(PrinterCallback)  # metrics.jsonl holds what it prints over the progress bar
+    trainer.add_callback(WriteConfig())
+    return trainer
+
+
+def train_and_save(trainer: Any, script_args: Any, command: str) -> int:
+    """Train, from a checkpoint where the call names one, and save; 0, the command's exit status."""
+    trainer.train(resume_from_checkpoint=resume_from(trainer.args))
+    finish(trainer, script_args, command)
+    return 0
 
 
 def finish(trainer: Any, script_args: Any, command: str) -> None:

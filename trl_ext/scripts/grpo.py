@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from trl_ext.errors import UserError
+from trl_ext.scripts import _training
 
 _HELP = """\
 usage: trl-ext grpo --model MODEL --dataset_name DATA --reward_funcs module.function [options]
@@ -42,14 +43,7 @@ def main(argv: list[str]) -> int:
     Returns:
         0 when the run has ended.
     """
-    if "--help" in argv or "-h" in argv:
-        print(_HELP, end="")
-        return 0
-    from trl_ext.scripts._training import quiet_libraries
-
-    quiet_libraries()
-    script_args, training_args, model_args = _parse(argv)
-    return train(script_args, training_args, model_args, argv)
+    return _training.run_command(argv, _HELP, _parse, train)
 
 
 def _parse(argv: list[str]) -> tuple[Any, ...]:
@@ -59,7 +53,6 @@ def _parse(argv: list[str]) -> tuple[Any, ...]:
     from trl.scripts.grpo import GRPOScriptArguments
 
     from trl_ext.grpo import GRPOVariantConfig
-    from trl_ext.scripts._training import parse
 
     @dataclass
     class VariantScriptArguments(GRPOScriptArguments):
@@ -67,71 +60,24 @@ def _parse(argv: list[str]) -> tuple[Any, ...]:
             default=None, metadata={"help": "Rewards of steps, as module.function."}
         )
 
-    argv = ["--help" if word == "--help-all" else word for word in argv]
-    return parse((VariantScriptArguments, GRPOVariantConfig, ModelConfig), argv, prog="trl-ext grpo")
+    return _training.parse((VariantScriptArguments, GRPOVariantConfig, ModelConfig), argv, prog="trl-ext grpo")
 
 
 def train(script_args: Any, training_args: Any, model_args: Any, argv: list[str]) -> int:
     """Build the trainer from parsed arguments, train, save."""
-    from transformers import PrinterCallback, TrainerCallback
-    from trl import get_peft_config, get_quantization_config
-
-    from trl_ext.callbacks import MetricsWriter, ProgressBar
     from trl_ext.grpo import GRPOVariantTrainer
-    from trl_ext.scripts._training import (
-        command_line,
-        finish,
-        load_data,
-        load_reward,
-        pick_split,
-        resume_from,
-        write_resolved_config,
-    )
 
-    if model_args.model_name_or_path is None:
-        raise UserError('name the model: --model with a Hub id or folder, or "smol"')
-    rewards = [load_reward(name) for name in script_args.reward_funcs or []]
-    if script_args.reward_model_name_or_path:
-        rewards.append(script_args.reward_model_name_or_path)
+    _training.require_model(model_args)
+    rewards = _training.load_rewards(script_args)
     names = script_args.process_reward_funcs or []
-    process_rewards = [load_reward(name) for name in ([names] if isinstance(names, str) else names)]
+    process_rewards = [_training.load_reward(name) for name in ([names] if isinstance(names, str) else names)]
     if not rewards and not process_rewards:
         raise UserError(
             "name a reward: --reward_funcs module.function, --reward_model_name_or_path, or --process_reward_funcs"
         )
-    data = load_data(script_args)
-    init_kwargs = {
-        "revision": model_args.model_revision,
-        "attn_implementation": model_args.attn_implementation,
-        "dtype": model_args.dtype,
-    }
-    training_args.model_init_kwargs = {**init_kwargs, **(training_args.model_init_kwargs or {})}
-    training_args.disable_tqdm = True
-    evaluate = training_args.eval_strategy != "no"
-    trainer = GRPOVariantTrainer(
-        model=model_args.model_name_or_path,
-        reward_funcs=rewards or None,
-        args=training_args,
-        train_dataset=pick_split(data, script_args.dataset_train_split),
-        eval_dataset=pick_split(data, script_args.dataset_test_split) if evaluate else None,
-        quantization_config=get_quantization_config(model_args),
-        peft_config=get_peft_config(model_args),
-        callbacks=[MetricsWriter(training_args.output_dir), ProgressBar()],
-        process_reward_funcs=process_rewards,
-    )
-    trainer.remove_callback(PrinterCallback)  # metrics.jsonl holds what it prints over the progress bar
-
-    class WriteConfig(TrainerCallback):
-        """When training begins: a resume that is refused leaves the file as it was."""
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if state.is_world_process_zero:
-                write_resolved_config(training_args.output_dir, script_args, training_args, model_args)
-
-    trainer.add_callback(WriteConfig())
-    trainer.train(resume_from_checkpoint=resume_from(training_args))
-    finish(trainer, script_args, command_line("grpo", argv))
-    return 0
+    more = {"reward_funcs": rewards or None, "process_reward_funcs": process_rewards}
+    trainer = _training.build_trainer(GRPOVariantTrainer, script_args, training_args, model_args, **more)
+    return _training.train_and_save(trainer, script_args, _training.command_line("grpo", argv))
 
 
 if __name__ == "__main__":

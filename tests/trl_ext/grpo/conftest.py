@@ -1,50 +1,25 @@
 """Real trainers on a model of a few kilobytes, scripted rollouts, and the stock trainer to compare with."""
 
-import gc
-import random
+import importlib.util
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 import transformers
-from datasets import Dataset
-from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_ext.grpo import GRPOVariantConfig, GRPOVariantTrainer
-from trl_ext.testing import tiny_model, tiny_tokenizer
 
-PROMPTS = [f"{number}+{number + 3}=" for number in range(8, 16)]
-LETTERS = "abcdefgh 0123456789"
+_spec = importlib.util.spec_from_file_location("trainer_helpers", Path(__file__).parents[1] / "trainer_helpers.py")
+shared = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(shared)
 
-
-@pytest.fixture(autouse=True, scope="session")
-def _frozen_garbage():
-    """`Trainer.train` collects garbage once; what is imported by now need not be walked each time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+letter_reward = shared.letter_reward
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
-    """One thread: the same sums in the same order, and no waiting for each other on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(autouse=True)
-def _quiet(monkeypatch):
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental
-    transformers.logging.set_verbosity_error()
-
-
-def letter_reward(completions, **kwargs):
-    """Share of the completion's characters that are early letters; differs between nearly all completions."""
-    return [sum(c in "abcdefgh01234" for c in text) / (1 + len(text)) for text in completions]
+def _surroundings(frozen_garbage, one_thread, quiet):
+    """The same in every test of a trainer."""
 
 
 def sparse_reward(completions, **kwargs):
@@ -79,68 +54,34 @@ def first_letter_steps(completions, **kwargs):
 
 def scripted_rollouts(prompts, trainer):
     """Completions that depend on the prompt and on how often it was seen: ragged, some cut at the length limit."""
-    tokenizer = trainer.processing_class
     rank, size = trainer.accelerator.process_index, len(prompts)
     group = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
-    prompt_ids, completion_ids = [], []
-    for place, prompt in enumerate(prompts):
-        rng = random.Random(f"{prompt} {(rank * size + place) % group}")
-        ends = rng.random() < 0.6
-        length = rng.randint(1, trainer.max_completion_length - 1) if ends else trainer.max_completion_length
-        ids = tokenizer("".join(rng.choice(LETTERS) for _ in range(length))).input_ids
-        completion_ids.append([*ids, tokenizer.eos_token_id] if ends else ids)
-        prompt_ids.append(tokenizer(prompt).input_ids)
-    return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": None}
-
-
-def lora_config(**overrides):
-    return LoraConfig(**{"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **overrides})
+    seeds = [f"{prompt} {(rank * size + place) % group}" for place, prompt in enumerate(prompts)]
+    return shared.rollouts_from_seeds(prompts, seeds, trainer)
 
 
 SETTINGS = {
-    "per_device_train_batch_size": 4,
-    "per_device_eval_batch_size": 4,
+    **shared.SETTINGS,
     "gradient_accumulation_steps": 2,
     "num_generations": 4,
-    "max_completion_length": 8,
-    "max_steps": 2,
-    "learning_rate": 1e-2,
-    "lr_scheduler_type": "constant",
-    "gradient_checkpointing": False,
     "disable_dropout": True,
-    "report_to": [],
-    "save_strategy": "no",
-    "logging_steps": 1,
-    "disable_tqdm": True,
     "bf16": False,
     "use_cpu": True,
 }
-TRAINER_ARGUMENTS = ("model", "reward_funcs", "train_dataset", "eval_dataset", "rollout_func", "peft_config")
-TRAINER_ARGUMENTS += ("callbacks", "processing_class", "process_reward_funcs", "tools", "optimizers")
 
 
 def awaken_weights(trainer, scale=0.3):
     """Random values for LoRA B, which starts at zero."""
-    generator = torch.Generator().manual_seed(1)
-    for name, parameter in sorted(trainer.accelerator.unwrap_model(trainer.model).named_parameters()):
-        if "lora_B" in name:
-            parameter.data.normal_(0.0, scale, generator=generator)
+    weights = trainer.accelerator.unwrap_model(trainer.model).named_parameters()
+    shared.randomise(weights, lambda name: "lora_B" in name, scale)
 
 
-def quick_trainer(*, stock=False, prompts=PROMPTS, awake=True, **settings):
+def quick_trainer(*, stock=False, prompts=shared.PROMPTS, awake=True, **settings):
     """A GRPOVariantTrainer (or TRL's own): arguments of the trainer go by name, the rest to its configuration."""
-    given = {name: settings.pop(name) for name in TRAINER_ARGUMENTS if name in settings}
-    arguments = {
-        "model": tiny_model(),
-        "processing_class": tiny_tokenizer(),
-        "reward_funcs": letter_reward,
-        "train_dataset": Dataset.from_dict({"prompt": list(prompts)}),
-        "peft_config": lora_config(),
-        "rollout_func": scripted_rollouts,
-        **given,
-    }
+    names = (*shared.TRAINER_ARGUMENTS, "process_reward_funcs")
+    arguments, rest = shared.split_arguments({"rollout_func": scripted_rollouts, **settings}, names, prompts)
     kind, config = (GRPOTrainer, GRPOConfig) if stock else (GRPOVariantTrainer, GRPOVariantConfig)
-    trainer = kind(args=config(**{**SETTINGS, **settings}), **arguments)
+    trainer = kind(args=config(**{**SETTINGS, **rest}), **arguments)
     trainer.remove_callback(transformers.PrinterCallback)
     if awake:
         awaken_weights(trainer)
@@ -155,13 +96,11 @@ class Recorder(transformers.TrainerCallback):
         trainer.add_callback(self)
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        trainer = self.trainer
-        position = (trainer._step - 1) % args.steps_per_generation
-        window = args.gradient_accumulation_steps
-        batches = trainer._buffered_inputs[position - position % window : position + 1]
-        model = trainer.accelerator.unwrap_model(trainer.model)
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         gradients = {n: p.grad.detach().clone() for n, p in model.named_parameters() if p.grad is not None}
-        self.steps.append(SimpleNamespace(gradients=gradients, micro_batches=[dict(batch) for batch in batches]))
+        self.steps.append(
+            SimpleNamespace(gradients=gradients, micro_batches=shared.micro_batches_of_step(self.trainer))
+        )
 
 
 @pytest.fixture

@@ -1,10 +1,6 @@
 """Two processes under DDP (gloo, CPU) do what one process does with the same completions, groups spanning them."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -83,14 +79,8 @@ torch.distributed.destroy_process_group()
 """
 
 
-def _free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
-def two_processes(tmp_path_factory):
+def two_processes(tmp_path_factory, run_two_processes):
     """Folder with what each of two processes found: one launch for all tests."""
     folder = tmp_path_factory.mktemp("ddp")
     (folder / "script.py").write_text(SCRIPT)
@@ -100,12 +90,7 @@ def two_processes(tmp_path_factory):
         for n, s in {**CASES, "surplus": SURPLUS}.items()
     }
     (folder / "cases.json").write_text(json.dumps(cases))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-port", str(_free_port()), str(folder / "script.py")]
-    command += [str(folder), str(Path(__file__).with_name("conftest.py"))]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_two_processes(folder / "script.py", folder, Path(__file__).with_name("conftest.py"))
     return folder
 
 

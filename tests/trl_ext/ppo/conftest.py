@@ -1,21 +1,22 @@
 """Real trainers on a model of a few kilobytes, scripted rollouts, and plain reference computations to compare with."""
 
-import gc
-import random
+import importlib.util
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from datasets import Dataset
-from peft import LoraConfig, get_peft_model
+from peft import get_peft_model
 
 from trl_ext.ppo import PPOConfig, PPOTrainer
-from trl_ext.testing import tiny_model, tiny_tokenizer
+from trl_ext.testing import tiny_model
 
-PROMPTS = [f"{number}+{number + 3}=" for number in range(8, 16)]
-LETTERS = "abcdefgh 0123456789"
+_spec = importlib.util.spec_from_file_location("trainer_helpers", Path(__file__).parents[1] / "trainer_helpers.py")
+shared = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(shared)
+
 # name -> critic, full weights instead of LoRA, further settings
 MODES = {
     "adapter": ("adapter", False, {}),
@@ -26,52 +27,19 @@ MODES = {
 }
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _frozen_garbage():
-    """`Trainer.train` collects garbage once; what is imported by now need not be walked each time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture(autouse=True)
-def _one_thread():
-    """One thread: the same sums in the same order, and no waiting for each other on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(autouse=True)
-def _quiet(monkeypatch):
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental
-    transformers.logging.set_verbosity_error()
-
-
-def letter_reward(completions, **kwargs):
-    """Share of the completion's characters that are early letters; differs between nearly all completions."""
-    return [sum(c in "abcdefgh01234" for c in text) / (1 + len(text)) for text in completions]
+def _surroundings(frozen_garbage, one_thread, quiet):
+    """The same in every test of a trainer."""
 
 
 def scripted_rollouts(prompts, trainer, env_mask=None):
     """Completions that depend on the prompt alone: ragged, some ended and some cut at the length limit."""
-    tokenizer = trainer.processing_class
-    prompt_ids, completion_ids = [], []
-    for prompt in prompts:
-        rng = random.Random(prompt)
-        ends = rng.random() < 0.6
-        length = rng.randint(1, trainer.max_completion_length - 1) if ends else trainer.max_completion_length
-        ids = tokenizer("".join(rng.choice(LETTERS) for _ in range(length))).input_ids
-        completion_ids.append([*ids, tokenizer.eos_token_id] if ends else ids)
-        prompt_ids.append(tokenizer(prompt).input_ids)
-    return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": None}
+    return shared.rollouts_from_seeds(prompts, prompts, trainer)
 
 
 @pytest.fixture
 def reward():
-    return letter_reward
+    return shared.letter_reward
 
 
 @pytest.fixture
@@ -79,58 +47,31 @@ def scripted():
     return scripted_rollouts
 
 
-def lora_config(**overrides):
-    return LoraConfig(**{"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **overrides})
-
-
 def quick_config(**overrides):
     """A PPOConfig for a run of a second."""
-    settings = {
-        "per_device_train_batch_size": 4,
-        "per_device_eval_batch_size": 4,
-        "max_completion_length": 8,
-        "max_steps": 2,
-        "learning_rate": 1e-2,
-        "critic_learning_rate": 1e-2,
-        "lr_scheduler_type": "constant",
-        "gradient_checkpointing": False,
-        "report_to": [],
-        "save_strategy": "no",
-        "logging_steps": 1,
-        "disable_tqdm": True,
-    }
-    return PPOConfig(**{**settings, **overrides})
+    return PPOConfig(**{**shared.SETTINGS, "critic_learning_rate": 1e-2, **overrides})
 
 
-TRAINER_ARGUMENTS = ("model", "reward_funcs", "train_dataset", "eval_dataset", "rollout_func", "peft_config")
-TRAINER_ARGUMENTS += ("callbacks", "value_model", "processing_class", "quantization_config", "tools", "optimizers")
-
-
-def quick_trainer(mode, tiny_path, *, full=None, prompts=PROMPTS, **settings):
+def quick_trainer(mode, tiny_path, *, full=None, prompts=shared.PROMPTS, **settings):
     """A PPOTrainer: `mode` is a key of MODES, arguments of the trainer go by name, the rest goes to PPOConfig.
 
     `full=True` (or the mode "shared_full") trains full weights of a saved model, which TRL can load as the reference.
     """
     critic, mode_is_full, extra = MODES[mode]
     full = mode_is_full if full is None else full
-    given = {name: settings.pop(name) for name in TRAINER_ARGUMENTS if name in settings}
-    arguments = {
-        "model": str(tiny_path) if full else tiny_model(),
-        "processing_class": tiny_tokenizer(),
-        "reward_funcs": letter_reward,
-        "train_dataset": Dataset.from_dict({"prompt": list(prompts)}),
-        "peft_config": None if full else lora_config(),
-        "value_model": tiny_model(seed=7) if critic == "model" else None,
-        **given,
-    }
-    trainer = PPOTrainer(args=quick_config(critic=critic, **{**extra, **settings}), **arguments)
+    names = (*shared.TRAINER_ARGUMENTS, "value_model", "quantization_config")
+    given = {"value_model": tiny_model(seed=7) if critic == "model" else None, **extra, **settings}
+    if full:
+        given = {"model": str(tiny_path), "peft_config": None, **given}
+    arguments, rest = shared.split_arguments(given, names, prompts)
+    trainer = PPOTrainer(args=quick_config(critic=critic, **rest), **arguments)
     trainer.remove_callback(transformers.PrinterCallback)
     return trainer
 
 
 @pytest.fixture
 def lora():
-    return lora_config
+    return shared.lora_config
 
 
 @pytest.fixture
@@ -157,10 +98,11 @@ def named_weights(trainer):
 
 def awaken_weights(trainer, scale=0.3):
     """Random values for what starts at zero (value head, LoRA B): from zero, most gradients are zero."""
-    generator = torch.Generator().manual_seed(1)
-    for name, parameter in sorted(named_weights(trainer).items()):
-        if "lora_B" in name or name.startswith("critic.head."):
-            parameter.data.normal_(0.0, scale, generator=generator)
+
+    def begins_at_zero(name):
+        return "lora_B" in name or name.startswith("critic.head.")
+
+    shared.randomise(named_weights(trainer).items(), begins_at_zero, scale)
 
 
 class Recorder(transformers.TrainerCallback):
@@ -176,13 +118,10 @@ class Recorder(transformers.TrainerCallback):
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         trainer, weights = self.trainer, named_weights(self.trainer)
-        position = (trainer._step - 1) % args.steps_per_generation
-        window = args.gradient_accumulation_steps
-        micro_batches = (trainer._buffered_inputs or [])[position - position % window : position + 1]
         step = SimpleNamespace(
             weights={n: p.detach().clone() for n, p in weights.items()},
             gradients={n: None if p.grad is None else p.grad.detach().clone() for n, p in weights.items()},
-            micro_batches=[dict(batch) for batch in micro_batches],
+            micro_batches=shared.micro_batches_of_step(trainer),
             rollouts=trainer._rollouts,
         )
         self.steps.append(step)

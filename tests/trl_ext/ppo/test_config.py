@@ -135,7 +135,7 @@ def test_num_generations_may_be_one_or_more(make, num_generations):
 
 def test_precision_without_an_accelerator_is_float32_with_one_log_line(make, caplog, monkeypatch):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    with caplog.at_level(logging.INFO, logger="trl_ext.ppo.config"):
+    with caplog.at_level(logging.INFO, logger="trl_ext._trainer"):
         config = make()
     assert config.bf16 is False and config.use_cpu
     assert [record.message for record in caplog.records if "float32 on the CPU" in record.message]

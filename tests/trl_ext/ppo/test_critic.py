@@ -7,7 +7,8 @@ from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import LlamaForSequenceClassification
 
-from trl_ext.ppo.critic import AdapterCritic, ModelCritic, SharedCritic, ValueHead, backbone_of, hidden_size_of
+from trl_ext._trainer import backbone_of
+from trl_ext.ppo.critic import AdapterCritic, ModelCritic, SharedCritic, ValueHead, hidden_size_of
 from trl_ext.testing import tiny_model, tiny_tokenizer
 
 

@@ -1,10 +1,6 @@
 """Two processes under DDP (gloo, CPU) do what one process does with the same completions."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -84,26 +80,15 @@ torch.distributed.destroy_process_group()
 """
 
 
-def _free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
-def two_processes(tmp_path_factory, tiny_model_path):
+def two_processes(tmp_path_factory, run_two_processes, tiny_model_path):
     """Folder with what each of two processes found, for every critic: one launch for all tests."""
     folder = tmp_path_factory.mktemp("ddp")
     (folder / "script.py").write_text(SCRIPT)
     two = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "ddp_backend": "gloo"}
     (folder / "settings.json").write_text(json.dumps({**SETTINGS, **two, "per_device_eval_batch_size": 2}))
     helpers = Path(__file__).with_name("conftest.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-port", str(_free_port()), str(folder / "script.py")]
-    command += [str(folder), str(helpers), str(tiny_model_path), ",".join(MODES)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_two_processes(folder / "script.py", folder, helpers, tiny_model_path, ",".join(MODES))
     return folder
 
 

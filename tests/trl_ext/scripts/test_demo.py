@@ -10,13 +10,7 @@ from trl_ext.cli import main
 from trl_ext.scripts import demo
 from trl_ext.testing import tiny_model, tiny_tokenizer
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_reward_is_one_where_the_last_number_is_the_sum():

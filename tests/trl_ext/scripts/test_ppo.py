@@ -1,11 +1,8 @@
 """`trl-ext ppo` from the command line: a whole run on a tiny model, its resumption, and calls that cannot work."""
 
-import dataclasses
-import json
-import sys
+from functools import partial
 
 import pytest
-import torch
 import yaml
 from peft import PeftModel
 
@@ -14,65 +11,13 @@ from trl_ext.cli import main
 from trl_ext.scripts._training import RESOLVED_CONFIG
 from trl_ext.testing import tiny_model
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A current folder with rewards and data in it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "cli_rewards.py").write_text(
-        "def letter_reward(completions, solution, **kwargs):\n"
-        "    return [float(gold in text) + len(set(text)) / 10 for text, gold in zip(completions, solution)]\n"
-    )
-    rows = [{"prompt": f"{n}+{n}=", "solution": str(2 * n)} for n in range(8)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    yield tmp_path
-    sys.modules.pop("cli_rewards", None)
-
-
-@pytest.fixture
-def argv(here, tiny_model_path):
-    def build(*more):
-        flags = ["--model", str(tiny_model_path), "--dataset_name", "rows.jsonl", "--output_dir", "out"]
-        flags += ["--reward_funcs", "cli_rewards.letter_reward", "--per_device_train_batch_size", "4"]
-        flags += ["--max_completion_length", "6", "--max_steps", "2", "--logging_steps", "1", "--report_to", "none"]
-        flags += ["--use_peft", "--lora_r", "4", "--lora_target_modules", "q_proj", "v_proj", "--dtype", "float32"]
-        return ["ppo", *flags, *more]
-
-    return build
-
-
-def _refused(capsys, argv, sentence, status=1):
-    assert main(argv) == status
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith("trl-ext: error: ") and sentence in error, error
-
-
-def test_help_names_the_main_options_without_heavy_imports(capsys):
-    assert main(["ppo", "--help"]) == 0
-    text = capsys.readouterr().out
-    for flag in ("--model", "--dataset_name", "--reward_funcs", "--critic", "--config", "--help-all"):
-        assert flag in text
-    assert all(len(line) <= 120 for line in text.splitlines())
-
-
-def test_help_all_lists_every_field(capsys):
-    from trl_ext.ppo import PPOConfig
-
-    with pytest.raises(SystemExit) as stop:
-        main(["ppo", "--help-all"])
-    assert stop.value.code == 0
-    text = capsys.readouterr().out
-    missing = [f.name for f in dataclasses.fields(PPOConfig) if f.init and f"--{f.name}" not in text]
-    assert missing == []
+def argv(call):
+    """A call of this command that runs."""
+    return partial(call, "ppo")
 
 
 @pytest.mark.slow
@@ -166,41 +111,38 @@ def test_run_with_a_separate_value_model_and_evaluation(argv, here, tiny_model_p
         (["--num_generations", "0"], "num_generations=0 must be a whole number of at least 1"),
     ],
 )
-def test_call_that_cannot_work_ends_in_one_line(argv, capsys, more, sentence):
-    _refused(capsys, argv(*more), sentence, status=2 if "flag" in sentence else 1)
+def test_call_that_cannot_work_ends_in_one_line(argv, refused, more, sentence):
+    refused(argv(*more), sentence, status=2 if "flag" in sentence else 1)
 
 
-def test_call_without_model_data_or_reward_says_which_is_missing(here, capsys):
-    _refused(capsys, ["ppo"], "name the model: --model")
-    _refused(capsys, ["ppo", "--model", "x"], "name a reward: --reward_funcs")
-    _refused(
-        capsys, ["ppo", "--model", "x", "--reward_funcs", "cli_rewards.letter_reward"], "name the data: --dataset_name"
-    )
+def test_call_without_model_data_or_reward_says_which_is_missing(here, refused):
+    refused(["ppo"], "name the model: --model")
+    refused(["ppo", "--model", "x"], "name a reward: --reward_funcs")
+    refused(["ppo", "--model", "x", "--reward_funcs", "cli_rewards.letter_reward"], "name the data: --dataset_name")
 
 
-def test_config_file_with_a_typo_ends_in_one_line(here, capsys):
+def test_config_file_with_a_typo_ends_in_one_line(here, refused):
     (here / "run.yaml").write_text("critic_learning_rat: 0.1\n")
-    _refused(
-        capsys,
+    refused(
         ["ppo", "--config", "run.yaml"],
         "unknown key 'critic_learning_rat' in run.yaml; did you mean 'critic_learning_rate'?",
         status=2,
     )
 
 
-def test_value_of_the_wrong_kind_ends_in_one_line_without_the_usage(here, argv, capsys):
-    _refused(capsys, argv("--learning_rate", "fast"), "invalid float value: 'fast'", status=2)
+def test_value_of_the_wrong_kind_ends_in_one_line_without_the_usage(here, argv, refused):
+    refused(argv("--learning_rate", "fast"), "invalid float value: 'fast'", status=2)
     (here / "run.yaml").write_text("gamma: [1, 2]\n")
-    _refused(capsys, argv("--config", "run.yaml"), "gamma=[1, 2] must be a finite number")
+    refused(argv("--config", "run.yaml"), "gamma=[1, 2] must be a finite number")
 
 
-def test_data_that_cannot_be_read_ends_in_one_line(here, capsys):
+def test_data_that_cannot_be_read_ends_in_one_line(here, refused):
     call = ["ppo", "--model", "x", "--reward_funcs", "cli_rewards.letter_reward", "--dataset_name"]
-    _refused(capsys, [*call, "nowhere.jsonl"], "there is no file nowhere.jsonl")
+    refused([*call, "nowhere.jsonl"], "there is no file nowhere.jsonl")
     (here / "empty.jsonl").write_text("")
-    _refused(capsys, [*call, "empty.jsonl"], "empty.jsonl")
+    refused([*call, "empty.jsonl"], "empty.jsonl")
     (here / "broken.jsonl").write_text('{"prompt": \n')
-    _refused(capsys, [*call, "broken.jsonl"], "broken.jsonl cannot be read as json")
+    refused([*call, "broken.jsonl"], "broken.jsonl cannot be read as json")
 
 
 @pytest.mark.slow

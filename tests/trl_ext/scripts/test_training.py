@@ -4,7 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +12,8 @@ import pytest
 import yaml
 from datasets import Dataset, DatasetDict
 
+import trl_ext
+from trl_ext.cli import main
 from trl_ext.errors import UserError
 from trl_ext.scripts import _training
 
@@ -110,6 +112,38 @@ def test_every_key_of_a_shipped_recipe_is_a_setting_of_its_command(recipe, tmp_p
     parsed = command._parse(["--config", recipe, "--output_dir", str(tmp_path), "--bf16", "False"])
     settings = {name: value for one in reversed(parsed) for name, value in vars(one).items()}
     assert {name: settings[{"kl_coef": "beta"}.get(name, name)] for name in given} == given
+
+
+# --- help ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("ppo", ["--model", "--dataset_name", "--reward_funcs", "--critic", "--config", "--help-all"]),
+        (
+            "grpo",
+            ["--model", "--process_reward_funcs", "--advantage_estimator", "--zero_std", "--config", "--help-all"],
+        ),
+    ],
+)
+def test_help_names_the_main_options_without_heavy_imports(command, flags):
+    heavy = "{'torch', 'transformers', 'trl'}"
+    code = f"import sys; from trl_ext.cli import main; main([{command!r}, '--help']); print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *lines, loaded = done.stdout.splitlines()
+    assert loaded == "set()"
+    assert [flag for flag in flags if flag not in done.stdout] == []
+    assert all(len(line) <= 120 for line in lines)
+
+
+@pytest.mark.parametrize(("command", "config"), [("ppo", "PPOConfig"), ("grpo", "GRPOVariantConfig")])
+def test_help_all_lists_every_field(command, config, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help-all"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert [f.name for f in fields(getattr(trl_ext, config)) if f.init and f"--{f.name}" not in text] == []
 
 
 # --- rewards ------------------------------------------------------------------------------------------------------
