@@ -1,0 +1,385 @@
+"""Raw rows of a source, as the Hub or a local copy of its files has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from datasets_builders._text import first_line, hint
+from datasets_builders.local_files import LoadingError, LocalPath, data_files, file_facts, json_row, json_texts
+from datasets_builders.source import Source
+
+# The one column of rows that are kept as JSON text, and of rows that a procedural source is yet to make.
+JSON_COLUMN, INDEX_COLUMN = "__json__", "__index__"
+GENERATED_ROWS = 10_000  # of a procedural source, where no number is asked for
+# Where the rows of a procedural test split begin: no train split reaches so far.
+TEST_START = 10**12
+LOOKED_AT = 100  # rows of a JSON file in which a column must show up
+# Rows of a stream that are read at once: rows of code sources have up to a megabyte each.
+STREAM_BATCH = 32
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+RawRow = Mapping[str, Any]
+
+
+@dataclass
+class RawRows:
+    """Raw rows and where they come from.
+
+    Args:
+        dataset (`Dataset` or `IterableDataset`): the columns that the source's conversion reads; one column
+            `JSON_COLUMN` or `INDEX_COLUMN` where the rows are still to be read, with [`raw_rows_of`].
+        revision (`str`, *optional*): commit of the Hub that the rows are of, where it is known.
+        files (`tuple[str, ...]`): names of the local files.
+        where (`str`): how a message calls the place that they are read from.
+    """
+
+    dataset: Any
+    revision: str | None = None
+    files: tuple[str, ...] = ()
+    where: str = ""
+
+    def batches(self) -> Iterator[Mapping[str, list[Any]]]:
+        """The rows of a stream, `STREAM_BATCH` at a time; errors of the place that they are read from have a remedy."""
+        # `iter(batch_size)` is not split among the workers of a DataLoader, as `__iter__` is: what reads on top of it
+        # is one stream, and would lose the rows of the other workers
+        batches = self.dataset.iter(batch_size=STREAM_BATCH)
+        while True:
+            with Explained(self.where):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which rows of a source are asked for; the arguments of `build` of the same names."""
+
+    split: str | None = None
+    config: str | None = None
+    revision: str | None = None
+    local_path: LocalPath | None = None
+    streaming: bool = False
+    max_samples: int | None = None
+    seed: int = 42
+
+
+def hub_splits(source: Source, split: str | None) -> tuple[str, ...]:
+    """The Hub's splits that a split of the source is made of; its default for `None`.
+
+    Raises:
+        ValueError: For a split that the source does not have, with what was probably meant.
+    """
+    if not source.splits:
+        return (split or source.split,)
+    name = next(iter(source.splits)) if split is None else split
+    if name not in source.splits:
+        remedy = hint(name, source.splits)
+        if (name, source.evaluation) in (("test", False), ("validation", False)):
+            remedy += f"; it may be an evaluation set: see build_eval({source.name!r})"
+        raise ValueError(f"split={name!r} is no split of {source.name!r}{remedy}")
+    return tuple(source.splits[name])
+
+
+def raw_rows(source: Source, wanted: Wanted) -> RawRows:
+    """The raw rows of a source, with the columns that its conversion reads.
+
+    Args:
+        source (`Source`): where the rows are, and which columns are needed.
+        wanted (`Wanted`): which of them.
+
+    Returns:
+        `RawRows`: a `Dataset` on disk, or an `IterableDataset` for `streaming`.
+
+    Raises:
+        LoadingError: When the Hub or the files cannot be read, or lack a column.
+        ValueError: For a split or configuration that the source does not have.
+    """
+    if source.generate is not None:
+        return RawRows(_indices(source, wanted))
+    if wanted.local_path is not None:
+        return _local_rows(source, wanted)
+    return _hub_rows(source, wanted)
+
+
+def raw_rows_of(batch: Mapping[str, Sequence[Any]], source: Source, seed: int = 42) -> list[RawRow]:
+    """The raw rows, for the conversion, of a batch of [`RawRows`]."""
+    if JSON_COLUMN in batch:
+        return [_row_of(text, source) for text in batch[JSON_COLUMN]]
+    if INDEX_COLUMN in batch:
+        assert source.generate is not None
+        return [source.generate(index, seed) for index in batch[INDEX_COLUMN]]
+    names = list(batch)
+    return [dict(zip(names, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+
+
+def _row_of(text: str, source: Source) -> RawRow:
+    row = json_row(text)
+    # as in a table, where a column that a row does not have is null; and the columns that a table would give, no others
+    return dict.fromkeys(source.columns) | {name: row[name] for name in wanted_columns(source, row)}
+
+
+def wanted_columns(source: Source, columns: Sequence[str] | Mapping[str, Any]) -> list[str]:
+    """Of `columns`, those that the source's conversion reads; `optional_columns` may be patterns as of file names."""
+    needed = set(source.columns)
+    patterns = [pattern for pattern in source.optional_columns if pattern not in columns]
+    exact = needed.union(source.optional_columns)
+    return [name for name in columns if name in exact or any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def check_columns(source: Source, columns: Sequence[str], where: str) -> None:
+    """Refuse rows that lack a column.
+
+    Raises:
+        LoadingError: With the columns that are missing, those that are there, and the remedy.
+    """
+    missing = [name for name in source.columns if name not in columns]
+    if missing:
+        raise LoadingError(
+            f"{where} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)} of {source.name!r}; it has "
+            f"{', '.join(sorted(columns)) or 'none'}; if the schema has moved, name an earlier commit with revision= "
+            "or give a copy in the documented schema with local_path="
+        )
+
+
+# Procedural sources
+
+
+def _indices(source: Source, wanted: Wanted) -> Any:
+    for argument in ("local_path", "revision"):
+        if getattr(wanted, argument) is not None:
+            raise ValueError(
+                f"{argument}={getattr(wanted, argument)!r} does not go with {source.name!r}, whose rows are generated; "
+                "leave it out"
+            )
+    splits = tuple(source.splits) or ("train", "test")
+    split = splits[0] if wanted.split is None else wanted.split
+    if split not in splits:
+        raise ValueError(f"split={split!r} is no split of {source.name!r}{hint(split, splits)}")
+    start = TEST_START if split == "test" else 0
+    number = GENERATED_ROWS if wanted.max_samples is None else wanted.max_samples
+    return _generated(_index_rows, {"start": start, "stop": start + number}, "int64", INDEX_COLUMN, wanted.streaming)
+
+
+def _index_rows(start: int, stop: int) -> Iterator[dict[str, int]]:
+    for index in range(start, stop):
+        yield {INDEX_COLUMN: index}
+
+
+def _generated(function: Any, arguments: dict[str, Any], dtype: str, column: str, streaming: bool) -> Any:
+    from datasets import Dataset, Features, IterableDataset, Value
+    from datasets.exceptions import DatasetGenerationError
+
+    features = Features({column: Value(dtype)})
+    if streaming:
+        return IterableDataset.from_generator(function, features=features, gen_kwargs=arguments)
+    try:
+        return Dataset.from_generator(function, features=features, gen_kwargs=arguments)
+    except DatasetGenerationError as error:
+        if isinstance(error.__cause__, LoadingError):
+            raise error.__cause__ from None
+        raise
+
+
+# Local files
+
+
+def _local_rows(source: Source, wanted: Wanted) -> RawRows:
+    if wanted.local_path is None:
+        raise ValueError("local_path is missing")
+    if wanted.revision is not None:
+        raise ValueError(f"revision={wanted.revision!r} is of the Hub and does not go with local_path; leave one out")
+    files = _local_files(source, wanted.local_path, wanted.split, wanted.config)
+    names = tuple(file.name for file in files)
+    where = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    if files[0].suffix == ".parquet":
+        return RawRows(_parquet_rows(source, files, wanted.streaming, where), files=names, where=where)
+    _check_first(source, _json_rows(file_facts(files)), where)
+    rows = _generated(_json_rows, {"files": tuple(file_facts(files))}, "string", JSON_COLUMN, wanted.streaming)
+    return RawRows(rows, files=names, where=where)
+
+
+def _local_files(source: Source, local_path: LocalPath, split: str | None, config: str | None) -> list[Path]:
+    folders = _configs(source) if config is None else (config,)
+    return data_files(local_path, hub_splits(source, split), [name for name in folders if name is not None])
+
+
+def local_facts(source: Source, options: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
+    """[`file_facts`] of the local files that options of `build` name; none where they name none."""
+    if options.get("local_path") is None:
+        return ()
+    files = _local_files(source, options["local_path"], options.get("split"), options.get("config"))
+    return tuple(file_facts(files))
+
+
+def _json_rows(files: Sequence[tuple[str, int, int]]) -> Iterator[dict[str, str]]:
+    """Rows of files; their sizes and times are here so that a changed file is another data set for the cache."""
+    for path, *_ in files:
+        for text in json_texts(path):
+            yield {JSON_COLUMN: text}
+
+
+def _check_first(source: Source, rows: Iterator[dict[str, str]], where: str) -> None:
+    names: dict[str, None] = {}
+    looked_at = 0
+    for row in islice(rows, LOOKED_AT):
+        names |= dict.fromkeys(json_row(row[JSON_COLUMN]))
+        looked_at += 1
+    if not looked_at:
+        raise LoadingError(f"{where} holds no rows; give a file with rows of {source.name!r}")
+    check_columns(source, list(names), where)
+
+
+def _parquet_rows(source: Source, files: Sequence[Path], streaming: bool, where: str) -> Any:
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowInvalid
+
+    for file in files:
+        try:
+            names = list(pq.read_schema(file).names)
+        except (ArrowInvalid, OSError) as error:
+            raise LoadingError(
+                f"{file.name} is no parquet file or not a whole one ({first_line(error)}); get the file again"
+            ) from None
+        check_columns(source, names, file.name)
+    options: dict[str, Any] = {"columns": wanted_columns(source, names), "data_files": [str(file) for file in files]}
+    if streaming:
+        options["batch_size"] = STREAM_BATCH
+    return _read(_builder("parquet", where, **options), "train", streaming, where)
+
+
+# The Hub
+
+
+def _configs(source: Source) -> Sequence[str | None]:
+    """What is read one after another where no configuration is named."""
+    return source.folders or source.configs or (source.config,)
+
+
+def _hub_rows(source: Source, wanted: Wanted) -> RawRows:
+    splits = hub_splits(source, wanted.split)
+    configs = _configs(source) if wanted.config is None else (wanted.config,)
+    if wanted.config is not None and source.folders and wanted.config not in source.folders:
+        raise ValueError(
+            f"config={wanted.config!r} is no folder of {source.name!r}{hint(wanted.config, source.folders)}"
+        )
+    revision = wanted.revision or source.revision
+    parts, commit = [], None
+    for config in configs:
+        builder, where = _hub_builder(source, config, revision)
+        commit = commit or _commit(builder.hash, revision, where)
+        parts += [_hub_part(source, builder, split, wanted.streaming, where) for split in splits]
+    if len(parts) == 1:
+        return RawRows(parts[0], commit, where=source.path or "")
+    from datasets import concatenate_datasets
+
+    return RawRows(concatenate_datasets(parts), commit, where=source.path or "")
+
+
+def _commit(prepared: Any, revision: str | None, where: str) -> str | None:
+    """The commit that is read, `None` where it is not known.
+
+    Raises:
+        LoadingError: For another commit than the one that is asked for: offline, `datasets` takes the one that it has.
+    """
+    found, asked = (name if name and _COMMIT.fullmatch(str(name)) else None for name in (prepared, revision))
+    if found and asked and found != asked:
+        raise LoadingError(
+            f"{where} is not in the cache, which has commit {found}; go online, or name that one with revision="
+        )
+    return found or asked
+
+
+def _hub_builder(source: Source, config: str | None, revision: str | None, **options: Any) -> tuple[Any, str]:
+    if source.path is None:
+        raise LoadingError(f"{source.name!r} has no path on the Hub; give its files with local_path=")
+    where = source.path + (f" ({config})" if config else "") + (f" at revision {revision}" if revision else "")
+    if source.folders:
+        options |= {"data_dir": config}
+    else:
+        options |= {"name": config, "data_dir": source.data_dir}
+    return _builder(source.path, where, data_files=source.data_files, revision=revision, **options), where
+
+
+def _builder(path: str, where: str, **options: Any) -> Any:
+    from datasets import load_dataset_builder
+
+    given = {name: value for name, value in options.items() if value is not None}
+    with Explained(where):
+        return load_dataset_builder(path, **given)
+
+
+def _hub_part(source: Source, builder: Any, split: str, streaming: bool, where: str) -> Any:
+    """One split of one configuration, with the columns that are read."""
+    urls = [str(url) for url in (builder.config.data_files or {}).get(split, ())]
+    if streaming and urls and all(url.endswith((".json", ".json.gz")) for url in urls):
+        # `datasets` reads a list whole, which for a file of some GB is no stream
+        with Explained(where):
+            _check_first(source, _json_rows([(url, 0, 0) for url in urls]), where)
+        return _generated(_json_rows, {"files": [(url, 0, 0) for url in urls]}, "string", JSON_COLUMN, True)
+    rows = _read(builder, split, streaming, where)
+    names = list(rows.column_names or ())
+    if not names:
+        with Explained(where):
+            names = list(dict.fromkeys(name for row in rows.take(LOOKED_AT) for name in row))
+    check_columns(source, names, where)
+    columns = wanted_columns(source, names)
+    if streaming and hasattr(builder.config, "batch_size"):
+        # parquet: by default a stream decodes all columns of a whole row group at once, which may be a GB
+        builder.config.columns, builder.config.batch_size = columns, STREAM_BATCH
+        rows = _read(builder, split, streaming, where)
+    return rows.select_columns(columns)
+
+
+def _read(builder: Any, split: str, streaming: bool, where: str) -> Any:
+    with Explained(where):
+        if streaming:
+            return builder.as_streaming_dataset(split=split)
+        builder.download_and_prepare()
+        return builder.as_dataset(split=split)
+
+
+class Explained:
+    """Turns what `datasets` and the Hub raise into one sentence with a remedy."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, LoadingError):
+            return
+        from datasets.exceptions import DatasetsError
+        from huggingface_hub import errors
+
+        # the base class of the HTTP library, which a stream may let through in the middle of a file
+        if isinstance(error, (OSError, ValueError, DatasetsError, getattr(errors, "HTTPError", OSError))):
+            raise LoadingError(self._sentence(error)) from error
+
+    def _sentence(self, error: BaseException) -> str:
+        said = first_line(error)
+        if "corresponds to no data" in said:
+            return f"{self.where} holds no rows; name another split or revision, or files that hold rows"
+        if "split" in said.lower() and isinstance(error, ValueError):
+            return f"{self.where} has no such split ({said}); name one of its splits with split="
+        if "BuilderConfig" in said:
+            return f"{self.where} has no such configuration ({said}); name one with config="
+        if isinstance(error, ConnectionError):
+            return (
+                f"{self.where} cannot be reached on the Hub ({said}); check the connection and HF_HUB_OFFLINE, or give "
+                "a copy of its files with local_path="
+            )
+        if error.__cause__ is not None:
+            said = f"{said}: {first_line(error.__cause__)}"
+        return (
+            f"{self.where} cannot be read ({said}); check the name and the revision, or give a copy of its files with "
+            "local_path="
+        )

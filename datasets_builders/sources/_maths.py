@@ -1,0 +1,170 @@
+"""Rows of problems with an answer in mathematics, and the options of those that are multiple choice."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from datasets_builders.golds import math_gold, written
+from datasets_builders.schema import Row, rl_row
+from datasets_builders.source import Drop
+from datasets_builders.sources._turns import filled
+
+# A picture that the text cannot show; [asy] code is a figure in words and stays.
+_PICTURE = re.compile(
+    r"!\[(?:image[^\]\n]{0,200})?\]\(|!\[[^\]\n]{0,200}\]\([^)\s./]{0,200}[./]|<img\b|<image>|\\includegraphics\b|\[img\]",
+    re.IGNORECASE,
+)
+_FONT = r"\\(?:text|textbf|mathrm|mathbf|textrm|bf|rm)\s?\{?\s?"
+# C, (C), \text{(C)}, and the same in front of the option's text
+_LETTER = re.compile(rf"\s*(?:{_FONT})?(?:\(([A-J])\)|([A-J])(?![A-Za-z]))\s?[.:)]?\s?\}}?\s*")
+_LABELLED = re.compile(rf"\s*(?:{_FONT})?(?:\(([A-J])\)|([A-J])\s?[.:)])")
+_DOLLARS = re.compile(r"(?<!\\)\$")
+
+
+def math_row(
+    problem: Any,
+    answer: Any,
+    *,
+    source: str,
+    source_id: object = None,
+    gold: str | None = None,
+    **extra: Any,
+) -> Row:
+    """The row of a problem and its answer.
+
+    Args:
+        problem (`str`): the problem, without an instruction.
+        answer (`str`, number or `list`): the answer as the source writes it, kept in `extra`.
+        source (`str`): name of the builder.
+        source_id (`object`, *optional*): id in the source.
+        gold (`str`, *optional*): the gold, where it is not [`math_gold`] of the answer.
+        extra (`Any`): as in [`rl_row`].
+
+    Raises:
+        Drop: `no_prompt` for an empty problem, `figure` for one with a picture, `no_choices` for the letter of an
+            option where the problem names no such thing, and the reasons of [`math_gold`].
+    """
+    text = filled(problem, "no_prompt")
+    if _PICTURE.search(text):
+        raise Drop("figure")
+    gold = math_gold(answer) if gold is None else gold
+    if len(gold) < MAX_LETTER and (letter := choice_letter(gold)) is not None and not _is_named(letter, text):
+        raise Drop("no_choices")
+    return rl_row(text, gold, task="math", source=source, source_id=source_id, answer=written(answer), **extra)
+
+
+MAX_LETTER = 20  # characters of `$\textbf{(C)}$` and the like
+
+
+def choice_row(problem: Any, answer: str, letter: str, *, source: str, source_id: object = None, **extra: Any) -> Row:
+    """The row of a multiple-choice problem whose options stand in its text; arguments as in [`math_row`].
+
+    Raises:
+        Drop: `no_prompt` and `figure` as in [`math_row`], `no_choices` where no options can be told in the text or
+            none of them has the letter.
+    """
+    text = filled(problem, "no_prompt")
+    if _PICTURE.search(text):
+        raise Drop("figure")
+    choices = options(text)
+    if choices is None or ord(letter) - ord("A") >= len(choices):
+        raise Drop("no_choices")
+    return rl_row(
+        text, letter, task="choice", source=source, source_id=source_id, answer=answer, choices=choices, **extra
+    )
+
+
+def choice_letter(answer: str) -> str | None:
+    r"""The letter of an answer that is nothing but the letter of an option.
+
+    Example:
+
+    ```python
+    >>> choice_letter("(C)"), choice_letter(r"$\textbf{(C)}$"), choice_letter("CD"), choice_letter("C. 5")
+    ('C', 'C', None, None)
+
+    ```
+    """
+    match = _LETTER.fullmatch(_DOLLARS.sub("", answer))
+    return (match[1] or match[2]) if match else None
+
+
+def labelled_letter(answer: str) -> str | None:
+    r"""The letter of an answer that is an option's letter, with or without its text.
+
+    Example:
+
+    ```python
+    >>> labelled_letter(r"\textbf{(C)}\ 5"), labelled_letter("C. 5"), labelled_letter("B"), labelled_letter("C_1")
+    ('C', 'C', 'B', None)
+
+    ```
+    """
+    plain = _DOLLARS.sub("", answer)
+    match = _LABELLED.match(plain)
+    return (match[1] or match[2]) if match else choice_letter(plain)
+
+
+def _is_named(letter: str, text: str) -> bool:
+    """Whether a text speaks of a letter, alone, among other capitals or as the label of an option.
+
+    An article is no name, nor is the first word of a sentence.
+    """
+    alone = rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])"
+    others = rf"[A-Z]{letter}(?![a-z])|(?<![a-z\\]){letter}[A-Z]|\({letter.lower()}\)"
+    if letter != "A":
+        return re.search(rf"{alone}|{others}", text) is not None
+    return re.search(rf"[(${{,\[\"]\s?{alone}|[a-z,]\s+{alone}|(?<!\S){alone}[.):]|{others}", text) is not None
+
+
+# options
+
+_STYLES = (
+    re.compile(rf"(?:{_FONT})?\(([A-J])\)\s?[.:]?\s?\}}?"),
+    re.compile(rf"{_FONT}([A-J])\s?[.:)]?\s?\}}"),
+    re.compile(r"(?:^|(?<=\n)|(?<=\s\s)|(?<=\t))[ \t]{0,8}([A-J])\s?[.:)](?=\s|\\|\$)"),
+)
+_GAP = r"\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\hfill|~|\\\\"
+_AROUND = re.compile(rf"^(?:{_GAP}|[\s.,:;])+|(?:{_GAP}|[\s,;])+$")
+_NEXT = re.compile(r"(?:^|\s)\$$")  # what opens the maths of the next label
+MIN_OPTIONS, MAX_OPTION = 3, 400
+
+
+def options(problem: str) -> list[str] | None:
+    r"""Texts of the options A, B, C, ... that a problem ends with, `None` where they cannot be told for sure.
+
+    There must be at least three, lettered in order, each once, none empty and no two alike.
+
+    Example:
+
+    ```python
+    >>> options(r"How many? $\textbf{(A)}\ 15 \qquad \textbf{(B)}\ 20 \qquad \textbf{(C)}\ 25$")
+    ['15', '20', '25']
+    >>> options("Let (A) and (B) be points.") is None
+    True
+
+    ```
+    """
+    for style in _STYLES:
+        labels = list(style.finditer(problem))
+        first = next((place for place in range(len(labels) - 1, -1, -1) if labels[place][1] == "A"), None)
+        if first is None:
+            continue
+        labels = labels[first:]
+        if len(labels) < MIN_OPTIONS or [label[1] for label in labels] != list("ABCDEFGHIJ"[: len(labels)]):
+            continue
+        ends = [label.start() for label in labels[1:]] + [len(problem)]
+        texts = [_option(problem[label.end() : end]) for label, end in zip(labels, ends, strict=True)]
+        if all(texts) and len(set(texts)) == len(texts) and max(map(len, texts)) <= MAX_OPTION:
+            return texts
+    return None
+
+
+def _option(text: str) -> str:
+    text = _AROUND.sub("", " ".join(text.strip().partition("\n")[0].split()))
+    text = _NEXT.sub("", text)
+    if len(_DOLLARS.findall(text)) % 2:
+        # all options stand in one pair of dollars, or each in its own with its label
+        text = text.removeprefix("$") if text.startswith("$") else text.removesuffix("$")
+    return _AROUND.sub("", text)

@@ -1,0 +1,78 @@
+"""MATH (Hendrycks et al., 2021): competition problems of seven subjects with worked solutions, less MATH-500."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from datasets_builders.golds import boxed_gold
+from datasets_builders.schema import Row, text_hash
+from datasets_builders.source import Drop, Source, conversion
+from datasets_builders.sources._maths import math_row
+
+HASHES = "math_500_hashes.txt"
+
+
+@conversion
+def convert(row: Mapping[str, Any]) -> Row:
+    """The last box of the solution is the answer; subject, level (1 to 5) and the solution stay in `extra`.
+
+    Dropped: `evaluation_set` for the problems of MATH-500, `no_answer` without a box.
+    """
+    problem = row["problem"].strip()
+    digest = text_hash(problem)
+    if digest in math_500_hashes():
+        raise Drop("evaluation_set")
+    answer, gold = boxed_gold(row["solution"])
+    return math_row(
+        problem,
+        answer,
+        gold=gold,
+        source="hendrycks_math",
+        source_id=digest,
+        subject=row.get("type"),
+        level=_level(row.get("level")),
+        worked=row["solution"].strip(),
+    )
+
+
+@cache
+def math_500_hashes() -> frozenset[str]:
+    """[`text_hash`] of each problem of MATH-500."""
+    return frozenset(files(__package__).joinpath(HASHES).read_text(encoding="ascii").split())
+
+
+def _level(text: Any) -> int | None:
+    """5 of "Level 5"; a few rows say "Level ?"."""
+    digits = str(text).removeprefix("Level ").strip()
+    return int(digits) if digits.isascii() and digits.isdecimal() else None
+
+
+TRAINING = Source(
+    name="hendrycks_math",
+    convert=convert,
+    task="math",
+    licence="mit",
+    path="EleutherAI/hendrycks_math",
+    configs=(
+        "algebra",
+        "counting_and_probability",
+        "geometry",
+        "intermediate_algebra",
+        "number_theory",
+        "prealgebra",
+        "precalculus",
+    ),
+    splits={"train": ("train",), "test": ("test",), "math_500_safe": ("train", "test")},
+    revision="21a5633873b6a120296cce3e2df9d5550074f4a3",
+    columns=("problem", "solution"),
+    optional_columns=("level", "type"),
+    size=7500,
+    note=(
+        "MATH-500 is dropped from every split: train has 7,500 rows, test 4,500 of 5,000, and math_500_safe, all that "
+        "is not in MATH-500, 12,000. Other sources hold problems of MATH too: decontaminate them."
+    ),
+)
+SOURCES = (TRAINING,)

@@ -1,0 +1,42 @@
+"""Open-Reasoner-Zero: 57k competition problems with short answers, as a list of two-turn dialogues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from datasets_builders.golds import pass_rate
+from datasets_builders.schema import Row
+from datasets_builders.source import Source, conversion
+from datasets_builders.sources._maths import math_row
+
+
+@conversion
+def convert(row: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Row:
+    """The first turn is the problem, `ground_truth.value` of the second the answer.
+
+    An item of the file is a list of two, of which `datasets` makes the columns `"0"` and `"1"`; both forms are read.
+    `difficulty` is `pass_at_n`, which most rows of the 57k collection have and none of the 72k: the share of right
+    answers of a model that the source does not name.
+    """
+    asked, answered = (row["0"], row["1"]) if isinstance(row, Mapping) else (row[0], row[1])
+    truth = answered["ground_truth"]
+    return math_row(
+        asked["value"],
+        truth["value"],
+        source="open_reasoner_zero",
+        difficulty=pass_rate(truth.get("pass_at_n")),
+    )
+
+
+TRAINING = Source(
+    name="open_reasoner_zero",
+    convert=convert,
+    task="math",
+    licence="mit",
+    path="Open-Reasoner-Zero/orz_math_57k_collection",
+    columns=("0", "1"),
+    size=57_000,
+    note="The collections of 72k and 13k problems have the same form: read them with local_path.",
+)
+SOURCES = (TRAINING,)
