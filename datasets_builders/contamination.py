@@ -60,8 +60,8 @@ def decontaminate(
         n (`int`, defaults to 8): words in an n-gram.
         coverage (`float`, defaults to 0.5): share in (0, 1] of an evaluation prompt from which it counts as covered.
         unit (`str`, defaults to `"word"`): `"token"` splits punctuation and symbols from the words and from each other,
-            so that an n-gram says less: on mathematics it drops three times as many prompts, most for a template such
-            as "Express your answer as a common fraction."
+            so that an n-gram says less: of MATH's training set it drops three times as many, most for templates like
+            "Express your answer as a common fraction."
         ignore (`Iterable[str]`, *optional*): texts that are taken out of all prompts before they are compared, whatever
             their spaces and capitals; by default the instructions of `build`.
         ignore_short_tokens (`bool`, defaults to `False`): leave out n-grams more than half of whose words are one
@@ -74,8 +74,8 @@ def decontaminate(
     Raises:
         ValueError: For a setting out of range, no evaluation set, one without prompts, and rows without `prompt`.
 
-    Source: Lambert et al. 2024, Tulu 3 (arXiv:2411.15124), 8-grams of tokens and half of the evaluation
-    prompt's tokens; ours are words by default. `"any"` is the rule of s1 (arXiv:2501.19393) and open-r1.
+    Source: Lambert et al. 2024, Tulu 3 (arXiv:2411.15124), 8-grams of tokens and half of the evaluation prompt's
+    tokens; ours are words by default. `"any"` is the rule of s1 (arXiv:2501.19393) and open-r1.
     `ignore_short_tokens` is the rule for mathematics of Olmo 3's report.
 
     Example:

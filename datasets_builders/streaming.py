@@ -28,7 +28,7 @@ def compared_text(row: Row) -> str:
     """What `deduplicate` compares: the prompt, with the completion of a supervised row or both replies of a pair."""
     parts = [prompt_text(row)]
     if "chosen" in row:
-        parts += sorted(_said(row[side]) for side in ("chosen", "rejected"))
+        parts += sorted((_said(row[side]) for side in ("chosen", "rejected")), key=prompt_key)
     elif "completion" in row:
         parts.append(_said(row["completion"]))
     return prompt_key("\n".join(parts))
