@@ -117,17 +117,21 @@ def preference_row(
     rejected: str | Sequence[Mapping[str, Any]],
     *,
     source: str,
-    margin: float | None = None,
+    margin: float = 0.0,
     source_id: object = None,
     **extra: Any,
 ) -> Row:
-    """A comparison: the better and the worse reply to one prompt, and by how much (`margin`, above 0, or `None`)."""
+    """A comparison: the better and the worse reply to one prompt, and by how much.
+
+    `margin` is above 0, or 0 where the source does not say: TRL's `RewardTrainer` subtracts it inside its loss, so that
+    0 is the loss without margins, and cannot make a tensor of nulls.
+    """
     turns = messages(prompt)
     return {
         "prompt": turns,
         "chosen": messages(chosen, "assistant"),
         "rejected": messages(rejected, "assistant"),
-        "margin": None if margin is None else float(margin),
+        "margin": float(margin),
         "task": "preference",
         "source": source,
         "source_id": _id(source_id, turns),
@@ -209,8 +213,8 @@ def row_errors(row: Mapping[str, Any]) -> list[str]:
         if name in _MESSAGES[1:]:
             errors += _turn_errors(name, value, "assistant")
         elif name == "margin":
-            if value is not None and not (isinstance(value, float) and math.isfinite(value)):
-                errors.append(f"margin={value!r} is no finite number")
+            if not (isinstance(value, float) and 0 <= value < math.inf):
+                errors.append(f"margin={value!r} is no finite number of 0 or more")
         elif name != "prompt" and not isinstance(value, str):
             errors.append(f"{name} is {type(value).__name__}, not text")
         elif name in ("solution", "source", "source_id") and not value.strip():

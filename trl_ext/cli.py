@@ -14,6 +14,7 @@ COMMANDS = {
     "ppo": "Train with GAE-PPO (LoRA, QLoRA or full weights)",
     "grpo": "Train with GRPO or a variant of it (TRL's flags and ours)",
     "demo": "Train SmolLM2 on two-digit addition in a few minutes and show that it learned",
+    "data": "List, build, look at, check and mix data sets for training",
     "check": "Show which golds of a data set a reward cannot reward, before training",
     "doctor": "Show versions, device and what works here",
 }

@@ -18,7 +18,7 @@ def convert(row: Mapping[str, Any]) -> Row:
     """Both dialogues are read turn by turn; all turns but the last must be the same, and are the prompt.
 
     TRL's script takes the longest run of equal characters instead, which cuts within a reply and fails where one
-    dialogue begins with the other. The data holds no strength of a preference, so `margin` is null. Dropped: `roles`
+    dialogue begins with the other. The data holds no strength of a preference, so `margin` is 0. Dropped: `roles`
     (turns that do not alternate, or no reply at the end), `different_prompts`, `no_prompt`, `empty_reply`,
     `same_reply`.
     """

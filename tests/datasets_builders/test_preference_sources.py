@@ -45,7 +45,7 @@ def test_hh_row_of_several_turns_shares_all_but_the_last():
     ]
     assert row["chosen"] == [{"role": "assistant", "content": "Fig"}]
     assert row["rejected"] == [{"role": "assistant", "content": "I will not."}]
-    assert row["margin"] is None
+    assert row["margin"] == 0.0
 
 
 def test_hh_replies_with_a_common_beginning_are_kept_whole():
@@ -121,4 +121,4 @@ def test_preference_rows_are_valid_and_fit_the_table(name, count):
     assert len(rows) == count
     assert [row_errors(row) for row in rows] == [[]] * count
     assert Dataset.from_list(rows, features=features("preference")).to_list() == rows
-    assert all(row["margin"] is None or row["margin"] > 0 for row in rows)
+    assert all((row["margin"] > 0) == (name != "hh_rlhf") for row in rows)

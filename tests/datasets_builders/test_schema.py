@@ -150,8 +150,10 @@ def test_row_errors_name_a_missing_column(name):
     ("changed", "error"),
     [
         ({"rejected": PAIR["chosen"]}, "chosen and rejected are the same"),
-        ({"margin": math.nan}, "margin=nan is no finite number"),
-        ({"margin": "2"}, "margin='2' is no finite number"),
+        ({"margin": math.nan}, "margin=nan is no finite number of 0 or more"),
+        ({"margin": "2"}, "margin='2' is no finite number of 0 or more"),
+        ({"margin": None}, "margin=None is no finite number of 0 or more"),
+        ({"margin": -1.0}, "margin=-1.0 is no finite number of 0 or more"),
         ({"chosen": []}, "chosen is empty"),
         ({"chosen": user("A")}, "chosen ends with a turn of 'user', not of 'assistant'"),
     ],

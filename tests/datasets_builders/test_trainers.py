@@ -149,14 +149,7 @@ def test_reward_trainer_takes_preferences_with_their_margins(built, tmp_path):
     assert _trained(_reward_trainer(dataset, tmp_path))
 
 
-def test_reward_trainer_takes_preferences_of_unknown_margin_without_the_column(built, tmp_path):
-    assert _trained(_reward_trainer(built("hh_rlhf", PAIRS).remove_columns("margin"), tmp_path))
-
-
-@pytest.mark.xfail(
-    strict=True,
-    raises=TypeError,
-    reason="RewardTrainer of TRL 1.16 makes a tensor of margins, also of those that are null",
-)
-def test_reward_trainer_takes_null_margins(built, tmp_path):
-    _trained(_reward_trainer(built("hh_rlhf", PAIRS), tmp_path))
+def test_reward_trainer_takes_preferences_of_unknown_margin(built, tmp_path):
+    dataset = built("hh_rlhf", PAIRS)
+    assert set(dataset["margin"]) == {0.0}
+    assert _trained(_reward_trainer(dataset, tmp_path))

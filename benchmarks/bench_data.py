@@ -1,0 +1,200 @@
+"""Time a build of 100,000 maths rows with its checks, and count what the checks find in real training sets.
+
+    python benchmarks/bench_data.py --data DIR --output benchmarks/results/data.json
+
+DIR holds JSON Lines in the schema of the Hub: gsm8k_train.jsonl, gsm8k_test.jsonl, math_train.jsonl (problem, answer),
+orz_57k_items.jsonl, math500.jsonl, olympiadbench.jsonl. A file that is not there is left out.
+
+The rows that are timed are the training problems with other numbers and some other words, 2 % of them written twice
+with other spaces and 1 % with one other word. Each of the two runs is a process of its own, of which the second finds
+what the first has cached; memory is the highest sum over the process and its workers (proportional set size, in which
+pages that processes share count once).
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import random
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from datasets_builders import build_eval, build_with_report, decontaminate, deduplicate
+from datasets_builders.schema import alnum
+
+TRAINING = {
+    "gsm8k train": ("gsm8k_train.jsonl", lambda row: (row["question"], row["answer"].rpartition("####")[2])),
+    "MATH train": ("math_train.jsonl", lambda row: (row["problem"], row["answer"])),
+    "ORZ 57k": ("orz_57k_items.jsonl", lambda row: (row[0]["value"], row[1]["ground_truth"]["value"])),
+}
+EVALUATION = {"gsm8k": "gsm8k_test.jsonl", "math_500": "math500.jsonl", "olympiadbench": "olympiadbench.jsonl"}
+RULES: dict[str, dict[str, Any]] = {
+    "exact": {"mode": "exact"},
+    "any 8-gram": {"mode": "any"},
+    "any 13-gram": {"mode": "any", "n": 13},
+    "half of an evaluation prompt": {},
+    "half, without short words": {"ignore_short_tokens": True},
+    "half, by token": {"unit": "token"},
+    "half, by token, without short tokens": {"unit": "token", "ignore_short_tokens": True},
+}
+
+
+def training_rows(data: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Name and rows of each training set that is there: prompt, solution and task."""
+    for name, (file, read) in TRAINING.items():
+        if (data / file).exists():
+            lines = (data / file).read_text(encoding="utf-8").splitlines()
+            pairs = [read(json.loads(line)) for line in lines]
+            yield name, [{"prompt": text, "solution": gold or "", "task": "math"} for text, gold in pairs]
+
+
+def evaluation_sets(data: Path) -> dict[str, Any]:
+    """The evaluation sets that are there, as rows."""
+    present = {name: data / file for name, file in EVALUATION.items() if (data / file).exists()}
+    return {name: build_eval(name, local_path=str(path), instruction="none") for name, path in present.items()}
+
+
+def found_in(name: str, rows: list[dict[str, Any]], evaluations: dict[str, Any]) -> dict[str, Any]:
+    """What deduplication and each rule of decontamination find in a training set."""
+    _, duplicates = deduplicate(rows, near=True)
+    by_letters = len(rows) - len({alnum(row["prompt"]) for row in rows})
+    found = {rule: decontaminate(rows, evaluations, **settings)[1] for rule, settings in RULES.items()}
+    figures = {"set": name, "rows": len(rows), **duplicates, "duplicate_by_letters_and_digits": by_letters}
+    return figures | {"contaminated": {rule: report["contaminated"] for rule, report in found.items()}}
+
+
+def write_rows(data: Path, file: Path, count: int, seed: int) -> None:
+    """Write rows with the columns `problem` and `answer`."""
+    draw = random.Random(seed)
+    pairs = [(row["prompt"], row["solution"]) for _, rows in training_rows(data) for row in rows]
+    pairs = [(text, gold) for text, gold in pairs if gold.strip()]
+    vocabulary = sorted({word for text, _ in pairs for word in text.split() if word.isalpha() and len(word) > 3})
+    recent: list[tuple[str, str]] = []
+    with file.open("w", encoding="utf-8") as out:
+        for _ in range(count):
+            kind = draw.random() if recent else 1.0
+            text, gold = draw.choice(recent if kind < 0.03 else pairs)
+            if kind < 0.02:
+                text = text.replace(" ", "  ")
+            elif kind < 0.03:
+                text = f"{draw.choice(vocabulary)} {text.partition(' ')[2]}"
+            else:
+                words = re.sub(r"\d+", lambda _: str(draw.randint(1, 999)), text).split(" ")
+                for place in draw.sample(range(len(words)), len(words) // 8):
+                    words[place] = draw.choice(vocabulary)
+                text = " ".join(words)
+                recent = [*recent[-999:], (text, gold)]
+            out.write(json.dumps({"problem": text, "answer": gold}) + "\n")
+
+
+def timed(seconds: dict[str, float], step: str, function: Callable[[], Any]) -> Any:
+    """What a function returns; its wall time goes into `seconds`."""
+    start = time.perf_counter()
+    result = function()
+    seconds[step] = time.perf_counter() - start
+    return result
+
+
+def child(data: Path, file: Path, num_proc: int) -> None:
+    """Build and check the rows, and print times and counts."""
+    seconds: dict[str, float] = {}
+    options = {"local_path": str(file), "instruction": "none", "num_proc": num_proc}
+    built = timed(
+        seconds, "convert and deduplicate", lambda: build_with_report("acereason_math", deduplicate=True, **options)
+    )
+    evaluations = timed(seconds, "read evaluation sets", lambda: evaluation_sets(data))
+    kept, contamination = timed(seconds, "decontaminate", lambda: decontaminate(built.dataset, evaluations))
+    total = sum(seconds.values())
+    near, report = timed(seconds, "near duplicates (not in the total)", lambda: deduplicate(kept, near=True))
+    counts = {"loaded": built.report.loaded, "dropped": built.report.dropped, "duplicate": built.report.duplicates}
+    counts |= {"disagreeing": built.report.disagreeing, "contaminated": contamination["contaminated"]}
+    counts |= {"kept": len(kept), "near_duplicate": report["near_duplicate"], "kept_of_near_duplicates": len(near)}
+    print(json.dumps({"seconds": seconds | {"total": total}, "counts": counts}))
+
+
+def peak_memory(process: subprocess.Popen[str], peak: list[int]) -> None:
+    """Keep the highest memory of a process and all below it, in bytes, in `peak[0]` until it ends."""
+    import psutil
+
+    while process.poll() is None:
+        total = 0
+        try:
+            root = psutil.Process(process.pid)
+            for one in (root, *root.children(recursive=True)):
+                total += one.memory_full_info().pss if platform.system() == "Linux" else one.memory_info().rss
+        except psutil.Error:
+            continue  # one of them has just ended
+        peak[0] = max(peak[0], total)
+        time.sleep(0.05)
+
+
+def run_child(args: argparse.Namespace, file: Path, cache: Path) -> dict[str, Any]:
+    """Figures of one run, with its highest memory."""
+    command = [sys.executable, __file__, "--data", str(args.data), "--num-proc", str(args.num_proc)]
+    environment = os.environ | {"HF_DATASETS_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen(
+        [*command, "--child", str(file)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    peak = [0]
+    watcher = threading.Thread(target=peak_memory, args=(process, peak))
+    watcher.start()
+    output, errors = process.communicate()
+    watcher.join()
+    if process.returncode:
+        raise SystemExit(f"the timed run failed:\n{errors[-2000:]}")
+    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return figures | {"peak_memory_mib": round(peak[0] / 2**20)}
+
+
+def main() -> None:
+    """Print the figures, and write them when asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--num-proc", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        child(args.data, args.child, args.num_proc)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder) / "rows.jsonl"
+        write_rows(args.data, rows, args.rows, args.seed)
+        speed = [{"run": run, **run_child(args, rows, Path(folder) / "cache")} for run in ("first", "second")]
+    evaluations = evaluation_sets(args.data)
+    sizes = {name: len(dataset) for name, dataset in evaluations.items()}
+    found = [found_in(name, rows, evaluations) for name, rows in training_rows(args.data)]
+    figures = {"speed": speed, "evaluation_sets": sizes, "found": found}
+    print(json.dumps(figures, indent=2))
+    if args.output:
+        # where the data lie says nothing about the figures
+        command = shlex.join(["python", *("DIR" if word == str(args.data) else word for word in sys.argv)])
+        versions = {name: importlib.metadata.version(name) for name in ("datasets", "numpy", "pyarrow")}
+        record = {
+            "command": command,
+            "settings": {"rows": args.rows, "num_proc": args.num_proc, "seed": args.seed},
+            "versions": {"python": platform.python_version(), **versions},
+            "machine": {"device": platform.machine(), "cpu_count": os.cpu_count()},
+            "figures": figures,
+        }
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        args.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""`trl-ext data mix`: several sources in one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trl_ext.errors import UsageError, UserError
+from trl_ext.scripts._data_build import (
+    checked,
+    file_names,
+    finish,
+    is_there,
+    refuse_early,
+    row_options,
+    settings_of,
+)
+from trl_ext.scripts._data_text import say, table
+
+# Totals of the recipes as their source prints them; the plan shows them beside the sum of the rows.
+PRINTED_TOTALS = {"olmo3-think": 104_869, "olmo3-instruct": 171_950}
+
+
+def mix(args: Any) -> int:
+    """`trl-ext data mix`."""
+    from datasets_builders.mixing import mix_with_report, plan
+
+    sources, printed = _mixture(args)
+    rows = plan(sources, total=args.total)
+    _print_plan(rows, printed)
+    if args.dry_run:
+        return 0
+    supervised = [row["source"] for row in rows if row["kind"] != "rl"] if args.recipe else []
+    if supervised:
+        say(f"left out: {', '.join(supervised)}, whose rows are not for reinforcement learning")
+        sources = {name: count for name, count in sources.items() if name not in supervised}
+    from datasets_builders.building import source_of
+
+    refuse_early(args, [source_of(name) for name in sources])
+    paths = _local_paths(args)
+    settings = {**settings_of(args), "sources": sources, "local_paths": {n: file_names(p) for n, p in paths.items()}}
+    revision = _mixed_revision(sources, paths)
+    if is_there(args, settings, revision):
+        return 0
+    built = mix_with_report(
+        sources,
+        seed=args.seed,
+        total=args.total,
+        local_paths=paths,
+        allow_fewer=args.allow_fewer,
+        num_proc=args.num_proc,
+        **{name: value for name, value in row_options(args).items() if name != "seed"},
+    )
+    if args.recipe:
+        built.report.name = Path(args.recipe).stem
+    dataset, checks = checked(built.dataset, args, source_of(next(iter(sources))))
+    return finish(dataset, built.report, args, settings, checks, revision)
+
+
+def _mixed_revision(sources: Mapping[str, Any], paths: Mapping[str, list[str]]) -> str | None:
+    if set(paths) != set(sources):
+        return None
+    from datasets_builders.building import source_of
+    from datasets_builders.loading import local_facts
+    from datasets_builders.saving import file_hash
+
+    files = [path for name in sources for path, *_ in local_facts(source_of(name), {"local_path": paths[name]})]
+    return file_hash(files)
+
+
+def _mixture(args: Any) -> tuple[dict[str, int | float], int | None]:
+    """Rows or shares by source, and the total that the recipe's source prints."""
+    from datasets_builders.mixing import RECIPES, recipe
+
+    if args.recipe and args.parts:
+        raise UsageError("give --recipe or NAME=COUNT ..., not both")
+    if args.recipe in RECIPES:
+        return dict(recipe(args.recipe)), PRINTED_TOTALS.get(args.recipe)
+    if args.recipe:
+        return _recipe_file(args.recipe), None
+    if not args.parts:
+        raise UsageError("name what to mix: NAME=COUNT ..., or --recipe olmo3-think")
+    return {name: _count(name, text) for name, text in map(_pair, args.parts)}, None
+
+
+def _recipe_file(name: str) -> dict[str, int | float]:
+    import yaml
+
+    from datasets_builders.mixing import recipe
+
+    if not Path(name).is_file():
+        recipe(name)  # says which recipe was probably meant
+    try:
+        found = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise UserError(f"{name} is not valid YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(found, dict) or not found:
+        raise UserError(f"{name} must hold lines of `source: number of rows`")
+    return {str(source): _count(str(source), str(count)) for source, count in found.items()}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not (name and mark and value):
+        raise UsageError(f"{text!r} must be NAME=COUNT, as in gsm8k=1000")
+    return name, value
+
+
+def _count(name: str, text: str) -> int | float:
+    try:
+        return int(text.replace("_", "")) if text.replace("_", "").isdigit() else float(text)
+    except ValueError:
+        raise UsageError(f"{name}={text} must be a number of rows, or a share below 1") from None
+
+
+def _local_paths(args: Any) -> dict[str, list[str]]:
+    paths: dict[str, list[str]] = {}
+    for name, path in map(_pair, args.local_paths):
+        paths.setdefault(name, []).append(path)
+    return paths
+
+
+def _print_plan(rows: list[dict[str, Any]], printed: int | None) -> None:
+    lines = [
+        (row["source"], row["task"], "-" if row["count"] is None else f"{row['count']:,}", row["licence"], row["path"])
+        for row in rows
+    ]
+    counts = [row["count"] for row in rows if row["count"] is not None]
+    if counts:
+        lines.append(("total", "", f"{sum(counts):,}", "", "" if printed is None else f"printed total {printed:,}"))
+    say(table(("source", "task", "rows", "licence", "Hub id"), lines, numbers=(2,)))
