@@ -30,6 +30,7 @@ _EXPORTS = {
         "think_format_reward",
     ),
     "grading": ("AccuracyReward", "NumericReward", "accuracy_reward", "numeric_reward"),
+    "instructions": ("InstructionReward", "instruction_reward"),
     "language": ("LanguageConsistencyReward", "language_consistency_reward"),
     "length": (
         "CosineLengthReward",

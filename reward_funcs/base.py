@@ -39,7 +39,7 @@ class Grade(NamedTuple):
 NOT_ASKED = Grade(None, "not_asked")
 
 # How the reasons begin that blame a value of the data set.
-BAD_DATA = ("bad_", "no_language", "unknown_language")
+BAD_DATA = ("bad_", "no_language", "unknown_language", "unknown_constraint")
 
 
 def plain_value(value: Any) -> Any:

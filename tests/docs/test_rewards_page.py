@@ -19,7 +19,7 @@ from reward_funcs import AccuracyReward, Batch
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "rewards.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SOURCE = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "reward_funcs").glob("*.py")))
+SOURCE = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "reward_funcs").rglob("*.py")))
 REWARDS = [name for name in reward_funcs.__all__ if name.endswith("_reward")]
 CLASSES = [
     name

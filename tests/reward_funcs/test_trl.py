@@ -365,6 +365,7 @@ CASES = {
     "cosine_length_reward": (r"\boxed{4}", {"solution": "4"}, 1.0),
     "countdown_reward": ("<answer>3 * 8</answer>", {"solution": '{"target": 24, "nums": [3, 8]}'}, 1.0),
     "exact_match_reward": ("<answer>Paris</answer>", {"solution": "paris"}, 1.0),
+    "instruction_reward": ("Tea.", {"solution": '{"instruction_id": ["punctuation:no_comma"], "kwargs": [null]}'}, 1.0),
     "language_consistency_reward": ("Она складывает два числа.", {"language": "ru"}, 1.0),
     "length_penalty_reward": ("4", {}, 0.0),
     "numeric_reward": ("It is 4.", {"solution": "4"}, 1.0),
@@ -399,7 +400,9 @@ def test_reward_found_by_its_path_takes_what_trl_passes(name, conversational):
         log_metric=metrics.__setitem__,
     )
     assert rewards == pytest.approx([expected] * 2, abs=1e-4)
-    assert reward.__name__ == name and metrics == {}
+    assert reward.__name__ == name
+    followed = {"instruction_reward/followed/punctuation:no_comma": 1.0}
+    assert metrics == (followed if name == "instruction_reward" else {})
     assert {column: len(values) for column, values in extra.items()} == {f"{name}/reason": 2, f"{name}/answer": 2}
 
 
