@@ -41,6 +41,17 @@ _EXPORTS = {
         "soft_overlong_reward",
     ),
     "repetition": ("RepetitionPenaltyReward", "repetition_penalty_reward"),
+    "steps": (
+        "ArithmeticStepReward",
+        "FormatProgressStepReward",
+        "StepReward",
+        "Steps",
+        "arithmetic_step_rewards",
+        "format_progress_step_rewards",
+        "split_lines",
+        "split_regex",
+        "split_sentences",
+    ),
     "text": ("ExactMatchReward", "exact_match_reward"),
 }
 _HOMES = {name: module for module, names in _EXPORTS.items() for name in names}

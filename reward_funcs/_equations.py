@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from reward_funcs._operator_words import FACTORS, acts_before, acts_behind
 from reward_funcs.evaluate import Number, Rounding, evaluate
 from reward_funcs.expressions import Node
 from reward_funcs.latex import plain
@@ -30,7 +31,7 @@ _ANNOTATION = re.compile(r"<<([^<>\n]{1,200})>>")
 _MARKER = re.compile(
     r"^[ \t>#]{0,8}(?:\*\*)?(?:(?:step[ \t]{0,4})?[0-9]{1,3}[.):](?:\*\*)?|[-*+•])[ \t]+", re.IGNORECASE | re.MULTILINE
 )
-_LINE_BREAK = re.compile(r"\\\\|\\[()\[\]]")
+_LINE_BREAK = re.compile(r"\\\\|\\[()\[\]]")  # becomes \v: no equation goes on behind it, but a sentence does
 _LAYOUT = re.compile(r"\\f?box(?:ed)?(?![A-Za-z])|&")
 _TIMES = re.compile(r"(?<=[0-9)]) [xX] (?=[0-9(])|(?<=[0-9])[xX](?=[0-9])")
 _RUN = re.compile(
@@ -39,18 +40,25 @@ _RUN = re.compile(
     r"|[-+*/^(){}\[\]%=≈×⋅·÷∕−– \t\u00a0$])+"
 )
 _RELATION = re.compile(r"(=|≈|\\approx(?![A-Za-z]))")
-# what shows, before or behind a run, that its outer part goes on there in another notation: x - 3, f(3), 7x, 2 million
+# what shows, before or behind a run, that its outer part goes on there in another notation: x - 3, f(3), 7x, 0.33...
 _GOES_ON_BEFORE = re.compile(
-    r"(?:[\w\\^|√!°~@#}'’]|[0-9][:.,]|\\[A-Za-z]{1,20}[ \t]*|(?<![\w'’])(?![AaI])[A-Za-z][ \t]+|[\^|√±≠}][ \t]+)$"
+    r"(?:[\w\\^|√!°~@#}'’]|[0-9][:.,]|[0-9][ \t]+:[ \t]*|\\[A-Za-z]{1,20}[ \t]*|[\^|√±≠}][ \t]+"
+    r"|(?:(?<![\w'’])(?![AaI])[A-Za-z]|[0-9)][A-Za-z]{1,9})[ \t]+)$"
 )
 _GOES_ON_BEHIND = re.compile(
-    r"[\w^!|°√]|\\(?!text|mathrm)|[.,:][0-9]|[ \t]*[\^|±≠]|[ \t]+(?![AaI]\b)[A-Za-z]\b"
-    r"|[ \t]*(?i:times|plus|minus|over|of|per\s?cent|divided|multiplied|mod|squared|cubed|remainder|dozen|hundred"
-    r"|thousand|million|billion)\b"
+    r"[\w^!|°√]|\\(?!text|mathrm)|[.,:][0-9]|[ \t]*(?:[\^|±≠…]|\.\.)|[ \t]+(?:(?![AaI]\b)[A-Za-z]\b|[Rr][0-9]|[α-ωΑ-Ω])"
+    rf"|[ \t]+\\(?:{FACTORS})(?![A-Za-z])"
 )
+_LOOK_BACK = 60  # characters before an equation in which a word that calculates is looked for
 _REMAINDER = re.compile(r"%[ \t]*[0-9(]")  # 7 % 3 is no per cent
+# 2024-01-02, 24/12/2024, 007, and 6 / 1/2, which is meant as 6 / (1/2)
+_NO_ARITHMETIC = re.compile(
+    r"(?<![0-9.,}])(?<![0-9][ \u00a0])0[0-9]|(?<![0-9])(?:19|20)[0-9]{2}([-/−–])[0-9]{1,2}\1[0-9]{1,2}(?![0-9])"
+    r"|(?<![0-9])[0-9]{1,2}([-/−–])[0-9]{1,2}\2(?:19|20)[0-9]{2}(?![0-9])"
+    r"|/[ \t]+[0-9.]+/[0-9]"
+)
 MAX_PART = 1000  # characters of one side
-_DECIMAL = re.compile(r"-?[0-9]+(?:\.([0-9]+))?")
+_DECIMAL = re.compile(r"-?[0-9]+(?:\.([0-9]+))?( ?\\?%)?")
 
 
 def equations(text: str, *, rounding: bool = False) -> list[Equation]:
@@ -74,7 +82,7 @@ def equations(text: str, *, rounding: bool = False) -> list[Equation]:
     """
     found = []
     for written in (*_ANNOTATION.findall(text), _ANNOTATION.sub("", text)):
-        written = _LAYOUT.sub(" ", _LINE_BREAK.sub("\n", _MARKER.sub("", written)))
+        written = _LAYOUT.sub(" ", _LINE_BREAK.sub("\v", _MARKER.sub("", written)))
         written = _TIMES.sub(" × ", written)
         for run in _RUN.finditer(written):
             if _RELATION.search(run.group()):
@@ -99,7 +107,7 @@ def _chain(text: str, start: int, run: str, rounding: bool) -> list[Equation]:
 
 def _tidy(part: str | None) -> str:
     """A side in one notation, `""` where it cannot be read."""
-    if part is None or len(part) > MAX_PART or _REMAINDER.search(part):
+    if part is None or len(part) > MAX_PART or _REMAINDER.search(part) or _NO_ARITHMETIC.search(part):
         return ""
     return plain(part.replace("\\$", " ").replace("$", " "))
 
@@ -110,8 +118,11 @@ def _first(part: str, text: str, start: int) -> str | None:
     at = start + len(part) - len(bare)
     if _GOES_ON_BEFORE.search(text, max(0, at - 24), at):
         return None
-    if bare[:1] in "+-−–" and bare[1:2].isspace() and text[max(0, at - 24) : at].strip(" \t\n:;,.("):
+    is_operator = bare[:1] == "+" or (bare[:1] in "-−–" and bare[1:2].isspace())
+    if is_operator and text[max(0, at - 24) : at].strip(" \t\n\v:;,.("):
         return None  # "apples - 3" subtracts
+    if acts_before(text[max(0, at - _LOOK_BACK) : at], bare):
+        return None
     bare = re.sub(r"^\*\*(?=\S)", "", bare)
     excess = _count(bare, "([{") - _count(bare, ")]}")
     return bare[max(0, min(excess, len(bare) - len(bare.lstrip("([{")))) :]
@@ -123,8 +134,9 @@ def _last(part: str, text: str, end: int) -> str | None:
     end -= len(part) - len(bare)
     if bare.endswith("(") and bare[:-1].endswith(" "):
         # a remark in brackets, or a factor with a variable
-        return bare[:-1] if re.match(r"[A-Za-z]{2}", text[end : end + 2]) else None
-    if _GOES_ON_BEHIND.match(text, end):
+        is_remark = re.match(r"[A-Za-z]{2}", text[end : end + 2]) and not acts_behind(text, end)
+        return bare[:-1] if is_remark else None
+    if _GOES_ON_BEHIND.match(text, end) or acts_behind(text, end):
         return None
     bare = re.sub(r"(?<=[^\s*])\*\*$", "", bare)
     excess = _count(bare, ")]}") - _count(bare, "([{")
@@ -151,7 +163,13 @@ def _verdict(left: str, right: str, rounded: bool) -> bool | None:
             return False  # it has no value, so nothing equals it
         except (ArithmeticError, ValueError):
             return None
-    return _agree(values[0], values[1], right, rounded)
+    holds = _agree(values[0], values[1], right, rounded)
+    if holds is False and ("%" in left) != ("%" in right):
+        sizes: list[Any] = sorted(map(abs, values))
+        small, large = sizes
+        if small and 99 * small <= large <= 101 * small:
+            return None  # "100 - 90 = 10%" leaves out what it is a part of
+    return holds
 
 
 def _agree(value: Number, stated: Number, written: str, rounded: bool) -> bool | None:
@@ -159,7 +177,7 @@ def _agree(value: Number, stated: Number, written: str, rounded: bool) -> bool |
         return None
     decimal = _DECIMAL.fullmatch(written.replace(",", ""))
     if rounded and decimal:
-        half = Fraction(1, 2 * 10 ** len(decimal[1] or ""))
+        half = Fraction(1, 2 * 10 ** len(decimal[1] or "") * (100 if decimal[2] else 1))
         return abs(Fraction(value) - Fraction(stated)) <= half if abs(value) != float("inf") else None
     if isinstance(value, Fraction) and isinstance(stated, Fraction):
         return value == stated

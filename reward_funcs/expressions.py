@@ -172,7 +172,7 @@ class ExpressionReader(Cursor):
             if self.at("op", "^") and (ordinal := self.ordinal()):
                 self.position += ordinal
             elif self.take("op", "^") or self.take("op", "**"):
-                node = ("pow", node, self.exponent())
+                node = ("pow", node, self.tower())
             elif self.take("op", "!"):
                 node = ("fact", node)
             elif self.take("cmd", "deg"):
@@ -225,6 +225,18 @@ class ExpressionReader(Cursor):
     def exponent(self) -> Node:
         """A group, or one number or symbol: 2^10 is written for 2^{10}, whatever TeX makes of it."""
         return self.number() if self.kind() == "num" else self.braced_or_single()
+
+    def tower(self) -> Node:
+        """An exponent with the powers that stand on it: 2^3^2 is 2^9."""
+        parts = [self.exponent()]
+        while not (self.at("op", "^") and self.ordinal()) and (self.take("op", "^") or self.take("op", "**")):
+            parts.append(self.exponent())
+            if len(parts) > MAX_POSTFIX:
+                raise Unreadable("too many powers")
+        node = parts.pop()
+        while parts:
+            node = ("pow", parts.pop(), node)
+        return node
 
     # primaries
 

@@ -144,7 +144,7 @@ def split_regex(pattern: str | re.Pattern[str]) -> Splitter:
     """
     try:
         return _RegexSplitter(re.compile(pattern))
-    except re.error as error:
+    except (re.error, TypeError) as error:
         raise ValueError(
             f"pattern={pattern!r:.80} must be a regular expression ({error}); escape its signs with re.escape"
         ) from error
@@ -254,7 +254,8 @@ class ArithmeticStepReward(StepReward):
     An equation has numbers on both sides of `=` and arithmetic on one of them: `+ - * /`, brackets, powers, `×`,
     `\times`, `\cdot`, `\div`, `\frac`, `\sqrt`, `20%`, `1,234`; GSM8K's `<<16-3-4=9>>` counts too. `a = b = c` is two
     equations. Each counts where it first stands: one that an earlier step has said earns nothing again, and `7 = 7`
-    is none. What has a variable, unit or word between its numbers is left alone, neither right nor wrong.
+    is none. What has a variable, unit or word between its numbers is left alone, neither right nor wrong, and so is
+    what a word beside it calculates with: half of 10 = 5 * 1, 3 plus 4 * 2 = 11, 7 / 2 = 3 remainder 1.
 
     Args:
         splitter (`Callable[[str], list[tuple[int, int]]]`): spans of the steps of a text.
@@ -264,7 +265,7 @@ class ArithmeticStepReward(StepReward):
         name (`str`, *optional*): name in the logs.
 
     Raises:
-        ValueError: For a `no_equation` that is no finite number.
+        ValueError: For a `no_equation` that is no finite number, or a `rounding` that is neither true nor false.
 
     Source:
         Ours; it stands in for the reward model of process supervision, DeepSeekMath, arXiv 2402.03300, section 4.1.3.
@@ -291,7 +292,7 @@ class ArithmeticStepReward(StepReward):
     ) -> None:
         super().__init__(splitter, name=name)
         self.no_equation = None if no_equation is None else check_setting("no_equation", no_equation, -math.inf)
-        self.rounding = rounding
+        self.rounding = _flag("rounding", rounding)
 
     def steps(self, text: str) -> Steps:
         """Share of right equations of each step."""
@@ -306,6 +307,12 @@ class ArithmeticStepReward(StepReward):
                     verdicts.append(equation.is_right)
             rewards.append(sum(verdicts) / len(verdicts) if verdicts else self.no_equation)
         return Steps(rewards, [end for _, end in spans], "char")
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r:.80} must be True or False")
+    return value
 
 
 class FormatProgressStepReward(StepReward):
@@ -357,7 +364,8 @@ class FormatProgressStepReward(StepReward):
         name: str | None = None,
     ) -> None:
         super().__init__(splitter, name=name)
-        texts = not isinstance(tags, str) and all(isinstance(tag, str) and tag.strip() for tag in tags)
+        think_prefilled = _flag("think_prefilled", think_prefilled)
+        texts = isinstance(tags, list | tuple) and all(isinstance(tag, str) and tag.strip() for tag in tags)
         if not texts or len(tags) <= think_prefilled or len(set(tags)) < len(tags):
             raise ValueError(
                 f"tags={tags!r:.80} must be a list of different texts, one of them left to write; leave it out for "

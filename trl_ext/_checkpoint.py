@@ -1,15 +1,33 @@
-"""The place in a run that a checkpoint must remember beside weights and optimizer, for each process."""
+"""Checkpoints that are whole or absent, and the place in a run that they remember beside weights and optimizer.
+
+A checkpoint is written to a staging folder and renamed once it is whole; one that is no longer wanted is renamed before
+it is deleted. A process that is killed leaves no half of one under a checkpoint's name.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
+import pickle
+import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 from trl import GRPOTrainer
 
 from trl_ext.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+_STAGED = f".partial-{PREFIX_CHECKPOINT_DIR}-"
+_SET_ASIDE = ".old-"  # whole: what is about to be replaced
+_DELETED = ".deleted-"
 
 
 def save_state(state: dict[str, Any], folder: Path, rank: int) -> None:
@@ -26,18 +44,159 @@ def load_state(folder: Path, rank: int, device: torch.device) -> dict[str, Any] 
     if not path.is_file():
         return None
     location = device if device.type != "cpu" else "cpu"  # several processes name it cpu:0, which torch.load refuses
-    state: dict[str, Any] = torch.load(path, map_location=location, weights_only=True)
+    try:
+        state: dict[str, Any] = torch.load(path, map_location=location, weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:  # each for another kind of cut
+        reason = str(error).split("\n")[0]
+        raise UserError(f"{path} cannot be read ({reason}); resume from an earlier checkpoint.") from error
     return state
 
 
+def replace_folder(staging: Path, target: Path) -> None:
+    """Rename `staging` to `target`; a folder already there is set aside first and removed afterwards."""
+    aside = target.with_name(f"{_SET_ASIDE}{target.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    if target.exists():
+        os.replace(target, aside)
+    os.replace(staging, target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete a folder; what a kill leaves of it has another name."""
+    aside = folder.with_name(f"{_DELETED}{folder.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    os.replace(folder, aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def fault_of(checkpoint: Path) -> str | None:
+    """What keeps a run from going on from this folder, in a few words; None for a whole checkpoint."""
+    try:
+        json.loads((checkpoint / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return f"its {TRAINER_STATE_NAME} is missing or cut off"
+    for path in sorted(checkpoint.rglob("*.pt*")):
+        if path.suffix in (".pt", ".pth") and not zipfile.is_zipfile(path):
+            return f"{path.relative_to(checkpoint)} is cut off"
+    for path in sorted(checkpoint.rglob("*.safetensors")):
+        try:
+            with safe_open(path, framework="pt"):
+                pass
+        except (OSError, SafetensorError):
+            return f"{path.relative_to(checkpoint)} is cut off"
+    return None
+
+
+def last_whole_checkpoint(folder: str | Path) -> str | None:
+    """Path of the checkpoint of the most steps that is whole; each later one is passed over with a warning.
+
+    Args:
+        folder: Output folder of a run.
+
+    Returns:
+        The path, or None where there is none.
+    """
+    for path in reversed(sort_checkpoints(str(folder))):
+        fault = fault_of(Path(path))
+        if fault is None:
+            return path
+        logger.warning(f"{path} is not whole ({fault}); it is passed over.")
+    return None
+
+
 class ResumeStage(GRPOTrainer):
-    """Continues inside a generation batch and in the order of the epoch.
+    """Whole checkpoints, from which a run goes on inside a generation batch and in the order of the epoch.
 
     TRL starts a new generation batch after a resume, whatever step it is. A subclass says in `_batch_shape` which
-    settings the buffers of a generation batch depend on.
+    settings the buffers of a generation batch depend on, in `_run_state` what a process saves, and where.
     """
 
     _sampler: Any = None
+    _staging: Path | None = None
+    _state_folder: str  # in a checkpoint, for the states of the processes
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Train; `resume_from_checkpoint=True` goes on from the last whole checkpoint.
+
+        Raises:
+            UserError: If there is no such checkpoint, or it is not whole.
+        """
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = self._last_checkpoint()
+        elif isinstance(resume_from_checkpoint, str | os.PathLike):
+            _check_checkpoint(Path(resume_from_checkpoint))
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def _last_checkpoint(self) -> str:
+        folder = Path(self.args.output_dir)
+        if self.args.should_save:
+            for aside in folder.glob(f"{_SET_ASIDE}{PREFIX_CHECKPOINT_DIR}-*"):
+                target = folder / aside.name.removeprefix(_SET_ASIDE)
+                if not target.exists():  # killed between the two renames of `replace_folder`
+                    os.replace(aside, target)
+        self.accelerator.wait_for_everyone()
+        checkpoint = last_whole_checkpoint(folder)
+        if checkpoint is None:
+            raise UserError(
+                f"The folder {folder} holds no whole checkpoint to resume from; train without resume_from_checkpoint."
+            )
+        return checkpoint
+
+    def _get_output_dir(self, trial: Any) -> str:
+        output_dir: str = super()._get_output_dir(trial) if self._staging is None else str(self._staging)
+        return output_dir
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        run_dir = Path(super()._get_output_dir(trial))
+        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        if self.args.should_save:
+            for left_over in run_dir.glob(f"{_STAGED}*"):
+                shutil.rmtree(left_over, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        staging = self._staging = run_dir / f".partial-{name}"
+        push, self.args.push_to_hub = self.args.push_to_hub, False  # not before the folder has its name
+        try:
+            super()._save_checkpoint(model, trial)
+            self._save_extras(staging / name)
+        finally:
+            self._staging, self.args.push_to_hub = None, push
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            self._publish(staging, run_dir, name)
+        self.accelerator.wait_for_everyone()
+        if push:
+            self._push_from_checkpoint(str(run_dir / name))
+
+    def _save_extras(self, folder: Path) -> None:
+        """Write what TRL's checkpoint lacks into it."""
+        if not self.args.save_only_model:
+            self.accelerator.wait_for_everyone()
+            save_state(self._run_state(), folder / self._state_folder, self.accelerator.process_index)
+
+    def _publish(self, staging: Path, run_dir: Path, name: str) -> None:
+        best = self.state.best_model_checkpoint
+        if best is not None and Path(best).is_relative_to(staging):
+            self.state.best_model_checkpoint = str(run_dir / Path(best).name)
+            self.state.save_to_json(str(staging / name / TRAINER_STATE_NAME))
+        replace_folder(staging / name, run_dir / name)
+        shutil.rmtree(staging, ignore_errors=True)
+        for left_over in run_dir.glob(f"{_DELETED}*"):
+            shutil.rmtree(left_over, ignore_errors=True)
+        self._delete_old(run_dir)
+
+    def _delete_old(self, run_dir: Path) -> None:
+        """Keep `save_total_limit` checkpoints, the newest and the best among them."""
+        limit = self.args.save_total_limit
+        if limit is None or limit <= 0:
+            return
+        paths = [Path(path) for path in sort_checkpoints(str(run_dir), use_mtime=True)]
+        kept = {paths[-1]}
+        if self.state.best_model_checkpoint is not None:
+            kept.add(Path(self.state.best_model_checkpoint))
+        surplus = len(paths) - max(limit, len(kept))
+        for path in [path for path in paths if path not in kept][: max(0, surplus)]:
+            delete_folder(path)
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         self._sampler = super()._get_train_sampler(dataset)
@@ -51,6 +210,10 @@ class ResumeStage(GRPOTrainer):
 
     def _batch_shape(self) -> dict[str, Any]:
         """Settings that the buffers of a generation batch depend on, by name."""
+        raise NotImplementedError
+
+    def _run_state(self) -> dict[str, Any]:
+        """What this process needs to go on, beside weights and optimizer."""
         raise NotImplementedError
 
     def _is_between_batches(self) -> bool:
@@ -87,6 +250,21 @@ class ResumeStage(GRPOTrainer):
         shape = self._batch_shape()
         if changed := {setting: old for setting, old in state["batch_shape"].items() if old != shape[setting]}:
             if state["buffered_inputs"] is not None:
-                settings = ", ".join(f"{setting}={old}" for setting, old in changed.items())
+                settings = ", ".join(_said(setting, old) for setting, old in changed.items())
                 raise UserError(f"{name} lies inside a generation batch made with {settings}; resume with that.")
             self._step = 0  # between two generation batches: the next one begins with the next step
+
+
+def _said(setting: str, value: Any) -> str:
+    """A setting of a batch's shape as one would write it; "beta > 0" is known to be true or false only."""
+    name = setting.removesuffix(" > 0")
+    if name == setting:
+        return f"{setting}={value}"
+    return f"{name} above 0" if value else f"{name}=0"
+
+
+def _check_checkpoint(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UserError(f"There is no checkpoint {folder}.")
+    if (fault := fault_of(folder)) is not None:
+        raise UserError(f"The checkpoint {folder} is not whole ({fault}); resume from an earlier one.")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from peft.utils.other import AuxiliaryTrainingWrapper
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import use_adapter
@@ -16,6 +17,11 @@ from trl_ext.kl import full_kl
 
 _CHUNK_BYTES = 2**28  # logits of one chunk of the full divergence, per model
 _PER_TOKEN_LOSSES = ("cispo", "dapo", "vespo")  # TRL divides these by the tokens of the whole generation batch
+
+
+def _as_reference(model: Any) -> contextlib.AbstractContextManager[None]:
+    """The policy is its own reference inside the block: with the adapter TRL keeps for it, or with none."""
+    return use_adapter(model, "ref" if "ref" in model.peft_config else None)
 
 
 class TermsStage(GRPOTrainer):
@@ -63,17 +69,27 @@ class TermsStage(GRPOTrainer):
             if self.ref_model is not None:
                 return hidden_states(backbone_of(self.accelerator.unwrap_model(self.ref_model)), inputs, rows)
             model = self.accelerator.unwrap_model(self.model)
-            with self._no_grad_checkpointing(), use_adapter(model, "ref" if "ref" in model.peft_config else None):
+            with self._no_grad_checkpointing(), _as_reference(model):
                 return hidden_states(backbone_of(model), inputs, rows)
+
+    @torch.no_grad()
+    def _reference_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits of the reference from its hidden states; `modules_to_save` may hold another head for the policy."""
+        if self.ref_model is not None:
+            return self.accelerator.unwrap_model(self.ref_model).get_output_embeddings()(hidden)
+        model = self.accelerator.unwrap_model(self.model)
+        head = model.get_output_embeddings()
+        has_copies = isinstance(head, AuxiliaryTrainingWrapper)
+        with _as_reference(model) if has_copies else contextlib.nullcontext():
+            return head(hidden)
 
     def _full_kl(self, hidden: torch.Tensor, ref_hidden: torch.Tensor) -> torch.Tensor:
         """KL over the vocabulary (B, T), from hidden states (B, T, H), a few tokens' logits at a time."""
         head = self.accelerator.unwrap_model(self.model).get_output_embeddings()
-        ref = head if self.ref_model is None else self.accelerator.unwrap_model(self.ref_model).get_output_embeddings()
 
         def chunk_kl(h: torch.Tensor, h_ref: torch.Tensor) -> torch.Tensor:
-            logits, ref_logits = head(h) / self.temperature, ref(h_ref) / self.temperature
-            return full_kl(logits, ref_logits, direction=self.args.kl_direction)
+            ref_logits = self._reference_logits(h_ref)  # first: it may switch the adapter and back
+            return full_kl(head(h) / self.temperature, ref_logits / self.temperature, direction=self.args.kl_direction)
 
         size = max(1, _CHUNK_BYTES // (4 * head.weight.shape[0]))
         flat, flat_ref = hidden.flatten(0, 1), ref_hidden.flatten(0, 1)
@@ -85,6 +101,14 @@ class TermsStage(GRPOTrainer):
                 for i in range(0, flat.size(0), size)
             ]
         return torch.cat(parts, dim=1).view(hidden.shape[:2])
+
+    def _ratio(self, per_token_logps: torch.Tensor, inputs: dict[str, Any], mask: torch.Tensor) -> torch.Tensor:
+        """TRL's importance ratio, with its gradient: (B, T), or (B, 1) where it is one of the whole sequence."""
+        old = inputs.get("old_per_token_logps")
+        log_ratio = per_token_logps - (per_token_logps.detach() if old is None else old)
+        if self.importance_sampling_level == "sequence":
+            log_ratio = ((log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).unsqueeze(-1)
+        return torch.exp(log_ratio)
 
     @contextlib.contextmanager
     def _stock_beta(self, beta: float) -> Iterator[None]:

@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 KL_ESTIMATORS = ("k1", "k2", "k3", "abs", "full")
 KL_DIRECTIONS = ("reverse", "forward")
+# What TRL's loss knows; it finds out about anything else once it has generated.
+LOSS_TYPES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+RATIO_LEVELS = ("token", "sequence")
 # Tensors a forward pass of a vision-language backbone needs beside the ids; TRL's own names.
 MULTIMODAL_KEYS = (
     "pixel_values",

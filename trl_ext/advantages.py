@@ -487,13 +487,13 @@ def _check_spread_options(ddof: int, eps: float, std_floor: float) -> None:
 def _check_steps(
     step_rewards: Sequence[Sequence[float | None]], step_ends: Sequence[Sequence[int]], length: int
 ) -> None:
-    if len(step_rewards) != len(step_ends):
+    rows, expected = len(step_ends), len(step_rewards)
+    if rows != expected:
         raise ValueError(
-            f"step_ends has {len(step_ends)} rows, but step_rewards has {len(step_rewards)}: pass one list of ends for "
-            "each completion."
+            f"step_ends has {rows} rows, but step_rewards has {expected}: pass a list for each completion."
         )
-    for row, (rewards, ends) in enumerate(zip(step_rewards, step_ends, strict=True)):
-        if len(rewards) != len(ends) or any(not 0 <= end < length for end in ends):
+    for row, (rewards, ends) in enumerate(zip(step_rewards, step_ends, strict=True)):  # 0.7 is no end, and not cut to 0
+        if len(rewards) != len(ends) or not all(hasattr(end, "__index__") and 0 <= end < length for end in ends):
             raise ValueError(
                 f"step_ends[{row}] is {list(ends)}, but must hold one index in [0, {length}) for each of the "
                 f"{len(rewards)} rewards of step_rewards[{row}]: drop the steps beyond the completion from both."

@@ -480,6 +480,9 @@ def test_process_advantages_identical_and_missing_rewards_give_exact_zeros():
     [
         ([[1.0]], [[0], [1]], 1, "step_ends has 2 rows"),
         ([[1.0, 2.0]], [[0]], 1, r"step_ends\[0\] is \[0\]"),
+        ([[1.0]], [[0.7]], 1, r"step_ends\[0\] is \[0\.7\], but must hold one index in \[0, "),
+        ([[1.0]], [["0"]], 1, r"step_ends\[0\] is \['0'\]"),
+        ([[1.0]], [[None]], 1, r"step_ends\[0\] is \[None\]"),
         ([[1.0]], [[4]], 1, r"one index in \[0, 4\)"),
         ([[1.0]], [[-1]], 1, r"one index in \[0, 4\)"),
         ([[1.0]], [[0]], 2, "num_generations is 2"),

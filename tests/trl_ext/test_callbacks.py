@@ -105,6 +105,29 @@ def test_progress_bar_shows_reward_kl_and_explained_variance_where_they_are_know
     assert bar._bar.postfix == "KL=1.000"
 
 
+def test_progress_bar_of_grpo_has_its_name_and_figures(capsys):
+    pytest.importorskip("tqdm")
+    bar = ProgressBar("GRPO")
+    bar.on_train_begin(None, _state(0), None)
+    assert bar._bar.desc == "GRPO"
+    logs = {"reward": 0.25, "kl": 0.5, "frac_reward_zero_std": 0.75, "value/explained_variance": 1.0}
+    bar.on_log(None, _state(1), None, logs=logs)
+    assert bar._bar.postfix == "reward=0.250, KL=0.500, flat groups=0.750"
+    bar.on_train_end(None, _state(10), None)
+
+
+def test_progress_bar_that_is_closed_ends_its_line(capsys):
+    pytest.importorskip("tqdm")
+    bar = ProgressBar("GRPO")
+    bar.close()  # before it has begun
+    bar.on_train_begin(None, _state(0), None)
+    assert not capsys.readouterr().err.endswith("\n")
+    bar.close()
+    assert capsys.readouterr().err.endswith("\n")
+    bar.close()
+    assert capsys.readouterr().err == ""
+
+
 def test_progress_bar_of_another_process_shows_nothing(capsys):
     bar = ProgressBar()
     bar.on_train_begin(None, _state(0, is_main=False), None)

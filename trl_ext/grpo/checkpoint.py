@@ -6,9 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-
-from trl_ext._checkpoint import ResumeStage, load_state, save_state
+from trl_ext._checkpoint import ResumeStage, load_state
 from trl_ext.grpo.groups import PromptQueue
 from trl_ext.grpo.objective import ObjectiveStage
 
@@ -20,13 +18,7 @@ STATE_FOLDER = "grpo_variant"
 class CheckpointStage(ResumeStage, ObjectiveStage):
     """Saves and restores what TRL forgets, and what belongs to the variants."""
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        folder = Path(self._get_output_dir(trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        if not self.args.save_only_model:
-            self.accelerator.wait_for_everyone()
-            save_state(self._run_state(), folder / STATE_FOLDER, self.accelerator.process_index)
-            self.accelerator.wait_for_everyone()
+    _state_folder = STATE_FOLDER
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)

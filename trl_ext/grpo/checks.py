@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from accelerate.utils import is_peft_model
+from trl.trainer.utils import is_async_callable
 
 from trl_ext._trainer import check_plain_logits, check_trainable, sharding_of
 from trl_ext.errors import UserError
@@ -32,7 +32,7 @@ def check_adapter(model: Any) -> None:
 def check_process_rewards(functions: Sequence[Any]) -> None:
     """Process rewards are plain callables."""
     for function in functions:
-        if not callable(function) or inspect.iscoroutinefunction(function) or isinstance(function, type):
+        if not callable(function) or isinstance(function, type) or is_async_callable(function):
             raise UserError(
                 f"process_reward_funcs holds {function!r:.80}; pass functions or callable objects (no classes, no "
                 "coroutines) that return (rewards, ends) for each completion."
@@ -44,6 +44,16 @@ def check_outcome_weight(weight: float, has_process_rewards: bool) -> None:
     if weight and not has_process_rewards:
         raise UserError(
             f"process_outcome_weight={weight} has no effect without process_reward_funcs; pass them, or leave it unset."
+        )
+
+
+def check_reward_weights(weights: Sequence[float] | None, functions: Any) -> None:
+    """There is one weight for each reward function."""
+    given = functions if isinstance(functions, list | tuple) else [] if functions is None else [functions]
+    if weights is not None and len(weights) != len(given):
+        raise UserError(
+            f"reward_weights={list(weights)!r} has {len(weights)} entries for {len(given)} reward functions; give each "
+            "reward function one weight, or leave reward_weights unset."
         )
 
 
@@ -65,3 +75,24 @@ def check_finite(rewards_per_func: torch.Tensor, names: Sequence[str]) -> None:
             f"The reward '{names[index]}' is infinite for a completion; return a finite number, or None where it "
             "cannot be judged."
         )
+
+
+def check_size(rewards_per_func: torch.Tensor, weights: torch.Tensor) -> None:
+    """TRL's own sums and squares of the weighted rewards fit into float32; it turns what does not into 0 or the largest
+    float, and trains on that."""
+    weighted = rewards_per_func.nan_to_num(0.0).double().abs() * weights.to(rewards_per_func.device).double().abs()
+    if float(weighted.sum(dim=1).square().sum()) > torch.finfo(torch.float32).max:
+        raise UserError(_too_large(rewards_per_func, "the squares of the weighted rewards"))
+
+
+def check_advantages(advantages: torch.Tensor, rewards_per_func: torch.Tensor) -> None:
+    """Every advantage is finite: one that is not would turn all weights into NaN."""
+    if not bool(torch.isfinite(advantages).all()):
+        raise UserError(_too_large(rewards_per_func, "the advantages that come of them, or of a KL penalty,"))
+
+
+def _too_large(rewards_per_func: torch.Tensor, what: str) -> str:
+    largest = rewards_per_func.nan_to_num(0.0).abs().max().item()
+    return (
+        f"Rewards of up to {largest:.3g}: {what} are beyond float32; scale the reward functions or reward_weights down."
+    )

@@ -5,20 +5,29 @@ from __future__ import annotations
 import logging
 import math
 import numbers
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from trl import GRPOConfig
 
 from trl_ext._text import did_you_mean
-from trl_ext._trainer import KL_DIRECTIONS, KL_ESTIMATORS, choose_precision, single_generation_allowed
+from trl_ext._trainer import (
+    KL_DIRECTIONS,
+    KL_ESTIMATORS,
+    LOSS_TYPES,
+    RATIO_LEVELS,
+    choose_precision,
+    single_generation_allowed,
+)
 from trl_ext.errors import UserError
-from trl_ext.grpo.presets import PRESETS, Preset, check_preset, resolved_preset
+from trl_ext.grpo.presets import PRESETS, Preset, check_batch, check_preset, resolved_preset
 
 logger = logging.getLogger(__name__)
 
 KL_PLACEMENTS = ("loss", "reward")
 ZERO_STD = ("keep", "mask", "resample", "replay")
+# Settings that one way to treat groups without spread reads, and no other.
+_OF_ZERO_STD = {"max_resample_rounds": "resample", "replay_buffer_size": "replay"}
 
 # Fields of ours that stand in for a setting of the preset.
 _OF_PRESET = {
@@ -100,6 +109,7 @@ class GRPOVariantConfig(GRPOConfig):
 
     if TYPE_CHECKING:  # TRL's fields, whose types do not reach the checker
         num_generations: int | None = None
+        generation_batch_size: int | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -111,8 +121,11 @@ class GRPOVariantConfig(GRPOConfig):
             check_preset(preset, self.num_generations)
         with single_generation_allowed(self):
             super().__post_init__()
+        assert self.generation_batch_size is not None, "TRL sets it"
+        check_batch(preset, self.generation_batch_size)
         self._check_zero_std()
         self._tell(preset)
+        self._warn_of_evaluation(preset)
 
     @property
     def preset(self) -> Preset:
@@ -144,6 +157,10 @@ class GRPOVariantConfig(GRPOConfig):
             raise UserError(f"process_outcome_weight={weight!r} must be a finite number of 0 or more.")
         if not (_is_finite(self.beta) and self.beta >= 0):
             raise UserError(f"beta={self.beta!r} must be a finite number of 0 or more.")
+        if self.reward_weights is not None and not all(map(_is_finite, self.reward_weights)):
+            raise UserError(
+                f"reward_weights={self.reward_weights!r} must hold a finite number for each reward function."
+            )
         for name in ("max_resample_rounds", "replay_buffer_size", "num_generations"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -155,6 +172,8 @@ class GRPOVariantConfig(GRPOConfig):
             "kl_placement": KL_PLACEMENTS,
             "kl_direction": KL_DIRECTIONS,
             "zero_std": ZERO_STD,
+            "loss_type": LOSS_TYPES,
+            "importance_sampling_level": RATIO_LEVELS,
         }
         for name, allowed in choices.items():
             value = getattr(self, name)
@@ -182,6 +201,18 @@ class GRPOVariantConfig(GRPOConfig):
                 f"zero_std={self.zero_std!r} with num_generations=1 finds no spread in any group; use zero_std='keep', "
                 "or num_generations of 2 or more."
             )
+        defaults = {one.name: one.default for one in fields(self)}
+        for name, reader in _OF_ZERO_STD.items():
+            if self.zero_std != reader and getattr(self, name) != defaults[name]:
+                raise UserError(
+                    f"{name}={getattr(self, name)} has no effect with zero_std={self.zero_std!r}; use zero_std="
+                    f"{reader!r}, or leave {name} unset."
+                )
+        if self.zero_std == "replay" and self.sync_ref_model:
+            raise UserError(
+                "zero_std='replay' keeps the log-probabilities of a reference that sync_ref_model=True moves on; use "
+                "zero_std='resample' or 'mask', or sync_ref_model=False."
+            )
 
     def _tell(self, preset: Preset) -> None:
         """One line for each field that replaces a setting of its preset, and for a loss the preset does not go with."""
@@ -198,6 +229,18 @@ class GRPOVariantConfig(GRPOConfig):
                 f"run has {self.loss_type!r}."
             )
 
+    def _warn_of_evaluation(self, preset: Preset) -> None:
+        """An evaluation may have fewer generations than the preset needs: its rewards are what counts then."""
+        if not self.num_generations_eval or self.has_stock_advantages:
+            return
+        try:
+            check_preset(preset, self.num_generations_eval)
+        except UserError as error:
+            logger.warning(
+                f"num_generations_eval={self.num_generations_eval} is too few for the advantages of an evaluation: "
+                f"they are 0, and its loss with them; its rewards are as they are. ({error})"
+            )
+
 
 def _is_finite(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(value)

@@ -75,13 +75,6 @@ class ObjectiveStage(ReplacementStage):
                 kl = kl * self._ratio(per_token_logps, inputs, mask)
         return torch.where(mask.bool(), kl, 0.0)
 
-    def _ratio(self, per_token_logps: torch.Tensor, inputs: dict[str, Any], mask: torch.Tensor) -> torch.Tensor:
-        old = inputs.get("old_per_token_logps")
-        log_ratio = per_token_logps - (per_token_logps.detach() if old is None else old)
-        if self.importance_sampling_level == "sequence":
-            log_ratio = ((log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).unsqueeze(-1)
-        return torch.exp(log_ratio)
-
     def _log_kl(self, kl: torch.Tensor, mask: torch.Tensor, mode: str) -> None:
         sums = torch.stack([kl.detach().sum(), mask.sum().float()])
         total, count = self.accelerator.reduce(sums, reduction="sum").tolist()

@@ -20,6 +20,7 @@ from trl_ext.advantages import BASELINES as GROUP_BASELINES
 from trl_ext.advantages import SCALES as GROUP_SCALES
 from trl_ext.advantages import group_advantages
 from trl_ext.errors import UserError
+from trl_ext.grpo.running_mean import RunningMean as RunningMean
 from trl_ext.masking import keep_trainable, to_accumulator
 
 # What a group cannot give: the mean of the whole batch, and the mean of the batches before it.
@@ -84,11 +85,11 @@ class Preset:
         _check_known("kind", self.kind, KINDS)
         _check_known("advantage_baseline", self.baseline, BASELINES)
         _check_known("advantage_scale", self.scale, SCALES)
-        if self.ddof not in (0, 1):
+        if isinstance(self.ddof, bool) or self.ddof not in (0, 1):
             raise UserError(f"advantage_ddof={self.ddof!r} must be 0 or 1; TRL uses 1.")
         sizes: dict[str, Any] = {"advantage_eps": self.eps, "advantage_std_floor": self.std_floor}
         for name, value in sizes.items():
-            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise UserError(f"{name}={value!r} must be a finite number of 0 or more.")
         if isinstance(self.pass_k, bool) or not isinstance(self.pass_k, int) or self.pass_k < 1:
             raise UserError(f"pass_k={self.pass_k!r} must be a whole number of at least 1.")
@@ -161,9 +162,10 @@ def resolved_preset(
         >>> resolved_preset("reinforce", baseline="leave_one_out").baseline
         'leave_one_out'
     """
-    if name not in PRESETS:
-        known = ", ".join(PRESETS)
-        raise UserError(f"advantage_estimator={name!r} is unknown; choose one of {known}{did_you_mean(name, PRESETS)}.")
+    if not isinstance(name, str) or name not in PRESETS:
+        # "gdpo" is closer to it by letters, and not what is meant
+        hint = "; did you mean 'trl'?" if str(name).lower() == "grpo" else did_you_mean(str(name), PRESETS)
+        raise UserError(f"advantage_estimator={name!r} is unknown; choose one of {', '.join(PRESETS)}{hint}.")
     values = {"baseline": baseline, "scale": scale, "ddof": ddof, "eps": eps, "std_floor": std_floor, "pass_k": pass_k}
     given: dict[str, Any] = {key: value for key, value in values.items() if value is not None}
     if isinstance(scale_rewards, bool):
@@ -209,6 +211,30 @@ def check_preset(preset: Preset, num_generations: int) -> None:
             f"advantage_scale={preset.scale!r} needs num_generations of {least} or more, not {num_generations}; use "
             "'batch', 'batch_advantages' or 'none'."
         )
+
+
+def check_batch(preset: Preset, generation_batch_size: int) -> None:
+    """Raise where a baseline or scale over the batch has one completion to look at.
+
+    Args:
+        preset: what `resolved_preset` returned.
+        generation_batch_size: completions of a generation batch, of all processes.
+
+    Raises:
+        UserError: every advantage would be 0, or be divided by nothing.
+
+    Example:
+        >>> check_batch(PRESETS["reinforce_pp"], 2)
+    """
+    over_batch = {"advantage_baseline": preset.baseline == "batch"}
+    over_batch["advantage_scale"] = preset.kind == "group" and preset.scale in ("batch", "batch_advantages")
+    for name, is_over_batch in over_batch.items():
+        if is_over_batch and generation_batch_size < 2:
+            value = preset.baseline if name == "advantage_baseline" else preset.scale
+            raise UserError(
+                f"{name}={value!r} needs generation_batch_size of 2 or more, not {generation_batch_size}: a completion "
+                "alone has no other to be compared with; raise per_device_train_batch_size or steps_per_generation."
+            )
 
 
 def estimated_advantages(
@@ -345,78 +371,6 @@ def pass_at_k_advantages(rewards: Tensor, num_generations: int, *, k: int, eps: 
     return keep_trainable(torch.where(grouped > SUCCESS, win, loss), judged).reshape(-1).float()
 
 
-class RunningMean:
-    """Mean of the rewards seen so far: b = sum_i decay^age_i r_i / sum_i decay^age_i, age in batches.
-
-    Read `value` before `update`: a baseline that knows the batch's own rewards is biased. It is 0 at first, so that
-    the first batch is plain REINFORCE. Every process keeps its own, of the gathered rewards, and so the same one.
-
-    Args:
-        decay: weight of a batch relative to the next one, in (0, 1]; 1 is the mean of everything.
-
-    Raises:
-        ValueError: `decay` is outside (0, 1].
-
-    Source:
-        The running average of rewards as a baseline, Williams 1992.
-
-    Example:
-        >>> baseline = RunningMean(decay=0.5)
-        >>> baseline.update(torch.tensor([1.0, 1.0]))
-        >>> baseline.update(torch.tensor([0.0, torch.nan]))
-        >>> baseline.value
-        0.5
-    """
-
-    def __init__(self, decay: float = 0.9) -> None:
-        if not 0 < decay <= 1:
-            raise ValueError(f"decay is {decay}, but must be above 0 and at most 1; 1 counts all batches alike.")
-        self.decay = float(decay)
-        self._total = 0.0
-        self._weight = 0.0
-
-    @property
-    def value(self) -> float:
-        """The mean, 0.0 as long as there is no reward."""
-        return self._total / self._weight if self._weight else 0.0
-
-    def update(self, rewards: Tensor) -> None:
-        """Take in a batch; one without a single reward changes nothing.
-
-        Args:
-            rewards: rewards of any shape, such as `weighted_rewards` returns; NaN is excluded.
-
-        Raises:
-            ValueError: a reward is infinite.
-        """
-        if bool(rewards.isinf().any()):
-            raise ValueError("rewards holds inf, which has no mean: return a finite number, or NaN to leave it out.")
-        judged = to_accumulator(rewards.detach()[~rewards.isnan()])
-        if len(judged):
-            self._total = self.decay * self._total + float(judged.sum())
-            self._weight = self.decay * self._weight + len(judged)
-
-    def state_dict(self) -> dict[str, float]:
-        """Return the sums, for a checkpoint."""
-        return {"total": self._total, "weight": self._weight}
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Restore the sums; `decay` stays what it is.
-
-        Args:
-            state: result of `state_dict`.
-
-        Raises:
-            ValueError: a key is missing, or a number is not finite or a weight negative.
-        """
-        if not {"total", "weight"} <= state.keys():
-            raise ValueError(f"state has the keys {sorted(state)}, but needs 'total' and 'weight': pass a state_dict.")
-        total, weight = float(state["total"]), float(state["weight"])
-        if not (math.isfinite(total) and 0 <= weight < math.inf):
-            raise ValueError(f"state is {dict(state)}, but must hold finite sums and a weight of 0 or more.")
-        self._total, self._weight = total, weight
-
-
 def _normalised(rewards: Tensor, num_generations: int, settings: Preset, running_mean: float | None) -> Tensor:
     """(N,) rewards, NaN where there is none -> (N,) advantages, 0 there."""
     baseline, scale = settings.baseline, settings.scale
@@ -484,6 +438,11 @@ def _with_trl_fields(preset: Preset, scale_rewards: str, aggregation: str, given
         )
     if not own:
         return preset
+    if per_reward and scale_rewards != "group" and "scale" not in given:
+        raise UserError(
+            f"scale_rewards={scale_rewards!r} has no effect with multi_objective_aggregation='normalize_then_sum': "
+            "it divides by the std of each group; leave scale_rewards unset, or set advantage_scale."
+        )
     # TRL does not read scale_rewards when it normalises each reward on its own
     return replace(preset, per_reward=per_reward, scale="group" if per_reward else scale_rewards)
 

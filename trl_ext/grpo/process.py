@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,13 +13,14 @@ import torch
 
 from trl_ext.advantages import process_advantages
 from trl_ext.errors import UserError
-from trl_ext.grpo.presets import Preset
+from trl_ext.grpo.presets import PRESETS, Preset
 from trl_ext.grpo.steps import steps_in_tokens
 
 # For one completion and each process reward: rewards of the steps, and the index of each step's last token.
 RowSteps = list[tuple[list[float | None], list[int]]]
 
 SCALES = ("group", "batch", "none")
+LARGEST = torch.finfo(torch.float32).max
 
 
 def check_process_preset(preset: Preset, outcome_weight: float) -> None:
@@ -35,11 +37,11 @@ def check_process_preset(preset: Preset, outcome_weight: float) -> None:
         >>> from trl_ext.grpo.presets import PRESETS
         >>> check_process_preset(PRESETS["verl"], 0.0)
     """
-    if preset.kind != "group" or preset.per_reward or preset.scale not in SCALES or preset.std_floor:
+    if (setting := _setting_without_steps(preset)) is not None:
         raise UserError(
-            f"advantage_estimator={preset.name!r} (advantage_scale={preset.scale!r}) is not defined for the steps of "
-            "process_reward_funcs; use advantage_scale 'group', 'batch' or 'none' without advantage_std_floor, e.g. "
-            "advantage_estimator='trl' or 'dr_grpo'."
+            f"{setting} is not defined for the steps of process_reward_funcs; use advantage_scale 'group', 'batch' or "
+            "'none' with rewards summed first and without advantage_std_floor, e.g. advantage_estimator='trl' or "
+            "'dr_grpo'."
         )
     if outcome_weight == 0 and preset.baseline != "mean":
         raise UserError(
@@ -47,6 +49,21 @@ def check_process_preset(preset: Preset, outcome_weight: float) -> None:
             "the group, and process_outcome_weight=0 leaves no outcome advantage; set process_outcome_weight above 0, "
             "or advantage_baseline='mean'."
         )
+
+
+def _setting_without_steps(preset: Preset) -> str | None:
+    """The setting that steps have no such thing as, as one would write it."""
+    name = f"advantage_estimator={preset.name!r}"
+    if preset.kind != "group" or preset.scale not in SCALES:
+        return f"{name} (advantage_scale={preset.scale!r})" if preset.kind == "group" else name
+    if preset.per_reward:
+        return name if preset.name == "gdpo" else "multi_objective_aggregation='normalize_then_sum'"
+    if preset.std_floor:
+        own = PRESETS[preset.name].std_floor == preset.std_floor
+        return (
+            f"{name} (advantage_std_floor={preset.std_floor:g})" if own else f"advantage_std_floor={preset.std_floor:g}"
+        )
+    return None
 
 
 def steps_of(
@@ -172,7 +189,7 @@ def _mean(values: list[float]) -> float | None:
 
 
 def _check_increasing(name: str, row: int, ends: Sequence[Any]) -> None:
-    ends = [int(end) for end in ends]
+    ends = [operator.index(end) for end in ends]
     if any(later <= earlier for earlier, later in pairwise(ends)):
         raise UserError(
             f"The process reward '{name}' returned ends {ends} for completion {row}, which do not increase; give the "
@@ -181,12 +198,20 @@ def _check_increasing(name: str, row: int, ends: Sequence[Any]) -> None:
 
 
 def _number(name: str, row: int, reward: Any) -> float | None:
-    reward = reward.item() if hasattr(reward, "item") else reward  # NumPy and torch scalars
-    if reward is None or (isinstance(reward, numbers.Real) and math.isnan(reward)):
+    if hasattr(reward, "item") and math.prod(getattr(reward, "shape", ())) == 1:
+        reward = reward.item()  # NumPy and torch scalars
+    if reward is None or (isinstance(reward, numbers.Real) and reward != reward):
         return None
-    if not isinstance(reward, numbers.Real) or math.isinf(reward):
+    # advantages are float32, and beyond it every reward is infinite
+    if not isinstance(reward, numbers.Real) or abs(reward) > LARGEST:  # type: ignore[operator]
         raise UserError(
-            f"The process reward '{name}' returned {reward!r} for a step of completion {row}; return a finite number, "
-            "or None where the step cannot be judged."
+            f"The process reward '{name}' returned {_shown(reward)} for a step of completion {row}; return a finite "
+            "number, or None where the step cannot be judged."
         )
     return float(reward)
+
+
+def _shown(value: Any) -> str:
+    # a whole number of thousands of digits has no text
+    is_huge = isinstance(value, int) and value.bit_length() > 1000
+    return "a number beyond every float" if is_huge else f"{value!r:.60}"

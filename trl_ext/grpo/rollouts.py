@@ -46,6 +46,8 @@ class RolloutStage(RecordingStage):
             inputs, prompts, completions, completion_ids_list, *args, **kwargs
         )
         checks.check_finite(rewards, self.reward_func_names)
+        if not self._recomputes:
+            checks.check_size(rewards, self.reward_weights)
         self._scores = Scores(rewards, steps)
         return rewards
 
@@ -71,6 +73,7 @@ class RolloutStage(RecordingStage):
         mode = "train" if self.model.training else "eval"
         output, scores = self._rollouts(inputs)
         if not self._changes_rollouts:
+            self._check_advantages(output, scores)
             return output
         num_generations = self.num_generations if mode == "train" else self.num_generations_eval
         estimator = self._estimator()
@@ -91,10 +94,15 @@ class RolloutStage(RecordingStage):
                 self.running_mean.update(weighted_rewards(first.rewards, self.reward_weights))
         if self._kl_in_reward:
             self._subtract_kl(output, mode)
+        self._check_advantages(output, scores)
         if output["advantages"].ndim == 2:
             output["advantages"] = torch.where(loss_mask(output).bool(), output["advantages"], 0.0)
             log_mean_advantages(self, output["advantages"], loss_mask(output))
         return output
+
+    def _check_advantages(self, output: dict[str, Any], scores: Scores) -> None:
+        if self.model.training:  # in an evaluation they move nothing
+            checks.check_advantages(output["advantages"], scores.rewards)
 
     def _rollouts(self, inputs: list[dict[str, Any]]) -> tuple[dict[str, Any], Scores]:
         """TRL's rollouts, and the scores of all processes."""

@@ -80,9 +80,18 @@ class TokenClassificationStepReward:
         if score not in SCORES:
             hint = did_you_mean(str(score), SCORES)
             raise ValueError(f"score is {score!r}, but must be 'probability' or 'logit'{hint}.")
-        for argument, value in (("batch_size", batch_size), ("max_length", max_length)):
-            if value is not None and value < 1:
-                raise ValueError(f"{argument} is {value}, but must be 1 or more; leave it out for the default.")
+        _check_count("batch_size", batch_size)
+        if max_length is not None:
+            _check_count("max_length", max_length)
+        if splitter is not None and not callable(splitter):
+            raise ValueError(
+                f"splitter is {splitter!r:.60}, but must be a function from a text to spans: pass one of "
+                "reward_funcs.steps, or leave it out to cut at step_separator."
+            )
+        if not isinstance(step_separator, str):
+            raise ValueError(
+                f"step_separator is {step_separator!r:.60}, but must be a text: pass that of the training."
+            )
         self.model, self.tokenizer = _loaded(model, tokenizer)
         self.model.eval()
         if device is not None:
@@ -202,6 +211,13 @@ class _SeparatorSplitter:
                 spans.append((begin, begin + len(bare)))
             start += len(step) + len(self.separator)
         return spans
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(
+            f"{name} is {value!r:.60}, but must be 1 or more, a whole number; leave it out for the default."
+        )
 
 
 def _loaded(model: Any, tokenizer: Any) -> tuple[Any, Any]:

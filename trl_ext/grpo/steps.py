@@ -7,6 +7,7 @@ completion, so that a decoder which looks further back is noticed and followed p
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -177,12 +178,35 @@ def _checked(result: Any, row: int) -> tuple[list[float | None], list[int], str]
     unit = result[2] if len(result) == 3 else "token"
     if unit not in UNITS:
         raise ValueError(f"the unit of completion {row} is {unit!r}, but must be 'token' or 'char'.")
-    rewards, ends = list(result[0]), [int(end) for end in result[1]]
+    rewards, ends = _listed(result[0], "rewards", row), _indices(_listed(result[1], "ends", row), row)
     if len(rewards) != len(ends):
         raise ValueError(
             f"completion {row} has {len(rewards)} step rewards, but {len(ends)} ends: return one end for each reward."
         )
     return rewards, ends, unit
+
+
+def _listed(values: Any, name: str, row: int) -> list[Any]:
+    values = values.tolist() if hasattr(values, "tolist") else values  # NumPy arrays and tensors
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise ValueError(
+            f"the {name} of completion {row} are {values!r:.60}, but must be a list: return (rewards, ends) with one "
+            "entry for each step."
+        )
+    return list(values)
+
+
+def _indices(ends: Sequence[Any], row: int) -> list[int]:
+    indices = []
+    for end in ends:
+        try:
+            indices.append(operator.index(end))
+        except TypeError as error:
+            raise ValueError(
+                f"the end {end!r:.60} of completion {row} is no whole number: return the index of each step's last "
+                "token, or a character offset with unit='char'."
+            ) from error
+    return indices
 
 
 # What a decode gave, by the ids decoded; kept over the completions of a call.

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from trl_ext._reward_calls import check_columns
 from trl_ext._trainer import (
     check_num_prompts,
     float32_adapter,
@@ -92,9 +93,11 @@ class GRPOVariantTrainer(CheckpointStage):
         model, config = resolved_arguments(model, args, GRPOVariantConfig, trainer="GRPOVariantTrainer", suffix="GRPO")
         checks.check_adapter(model)
         self._init_process_rewards(config, process_reward_funcs)
-        if reward_funcs is None and self.process_reward_funcs and environment_factory is None:
+        is_missing = reward_funcs is None or (isinstance(reward_funcs, list | tuple) and not reward_funcs)
+        if is_missing and self.process_reward_funcs and environment_factory is None:
             self._step_mean = process.StepMean()
             reward_funcs = [self._step_mean]
+        checks.check_reward_weights(config.reward_weights, reward_funcs)
         precise = float32_adapter(model)
         super().__init__(
             model=model,
@@ -118,6 +121,10 @@ class GRPOVariantTrainer(CheckpointStage):
         self.running_mean = RunningMean()
         self.replay_buffer = ReplayBuffer(config.replay_buffer_size)
         self.prompt_queue = None
+        open_ended = rollout_func is not None or environment_factory is not None
+        check_columns(self, self.reward_funcs, self.reward_func_names, open_ended)
+        names = self.process_reward_func_names
+        check_columns(self, self.process_reward_funcs, names, open_ended, "process reward")
         check_num_prompts(self.train_dataset, config, checks.MORE_PROMPTS)
         checks.check_full_kl(self)
         check_replacement(self)

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent: written to a staging folder, then renamed. The critic, and the run's state."""
+"""The critic in checkpoints and beside the final model, and the run's state."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
-from trl_ext._checkpoint import ResumeStage, load_state, save_state
+from trl_ext._checkpoint import ResumeStage, load_state
 from trl_ext.errors import UserError
 from trl_ext.ppo.critic import VALUE_ADAPTER, Critic
 
@@ -43,16 +41,6 @@ def replaced_files(folder: str | Path, is_main: bool = True) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(path, target)
     shutil.rmtree(staging)
-
-
-def replace_folder(staging: Path, target: Path) -> None:
-    """Rename `staging` to `target`; a folder already there is set aside first and removed afterwards."""
-    aside = target.with_name(f".old-{target.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    if target.exists():
-        os.replace(target, aside)
-    os.replace(staging, target)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def save_critic(critic: Critic, folder: str | Path) -> None:
@@ -125,51 +113,12 @@ class CheckpointMixin(ResumeStage):
     critic's weights and, for each process, the run's state.
     """
 
-    _staging: Path | None = None
+    _state_folder = CRITIC_FOLDER
 
-    def _get_output_dir(self, trial: Any) -> str:
-        return super()._get_output_dir(trial) if self._staging is None else str(self._staging)
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        run_dir = Path(super()._get_output_dir(trial))
-        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        self._staging = run_dir / f".partial-{name}"
-        if self.args.should_save:
-            shutil.rmtree(self._staging, ignore_errors=True)
-        self.accelerator.wait_for_everyone()
-        push, self.args.push_to_hub = self.args.push_to_hub, False  # not before the folder has its name
-        try:
-            super()._save_checkpoint(model, trial)
-            self._save_critic_and_state(self._staging / name)
-        finally:
-            staging, self._staging, self.args.push_to_hub = self._staging, None, push
-        self.accelerator.wait_for_everyone()
-        if self.args.should_save:
-            self._publish(staging, run_dir, name)
-        self.accelerator.wait_for_everyone()
-        if push:
-            self._push_from_checkpoint(str(run_dir / name))
-
-    def _save_critic_and_state(self, folder: Path) -> None:
+    def _save_extras(self, folder: Path) -> None:
         if self.args.should_save:
             save_critic(self.critic, folder)
-        if not self.args.save_only_model:
-            self.accelerator.wait_for_everyone()
-            save_state(self._run_state(), folder / CRITIC_FOLDER, self.accelerator.process_index)
-
-    def _publish(self, staging: Path, run_dir: Path, name: str) -> None:
-        best = self.state.best_model_checkpoint
-        if best is not None and Path(best).is_relative_to(staging):
-            self.state.best_model_checkpoint = str(run_dir / Path(best).name)
-            self.state.save_to_json(str(staging / name / TRAINER_STATE_NAME))
-        replace_folder(staging / name, run_dir / name)
-        shutil.rmtree(staging, ignore_errors=True)
-        rotate_checkpoints(
-            output_dir=str(run_dir),
-            save_total_limit=self.args.save_total_limit,
-            best_model_checkpoint=self.state.best_model_checkpoint,
-            use_mtime=True,
-        )
+        super()._save_extras(folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         output_dir = output_dir if output_dir is not None else self.args.output_dir

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import numbers
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,11 +17,6 @@ from trl_ext.errors import UserError
 from trl_ext.ppo.critic import VALUE_ADAPTER
 
 logger = logging.getLogger(__name__)
-
-# What TRL passes to every reward function, beside the columns of the data set.
-_REWARD_ARGUMENTS = frozenset(
-    {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", "environments", "self"}
-)
 
 # TRL turns nn.Dropout off; these are numbers that layers pass to functional calls.
 _FUNCTIONAL_DROPOUT = ("attention_dropout", "dropout", "hidden_dropout", "activation_dropout", "layerdrop")
@@ -109,51 +103,6 @@ def check_full_kl(model: Any, kl_estimator: str) -> None:
     """The full divergence needs plain logits."""
     if kl_estimator == "full":
         check_plain_logits(model)
-
-
-def check_columns(dataset: Any, reward_funcs: Sequence[Any], names: Sequence[str], open_ended: bool) -> None:
-    """The data set has a prompt, and every column that a reward function requires.
-
-    Args:
-        open_ended (`bool`): A rollout function or an environment adds columns that are not known here.
-    """
-    columns = getattr(dataset, "column_names", None)
-    if columns is None or open_ended:
-        return
-    if "prompt" not in columns:
-        raise UserError(f"The data set needs a column 'prompt'; it has {sorted(columns)}. Rename one.")
-    given = _REWARD_ARGUMENTS - {"self", "environments"} | set(columns) - {"prompt"}
-    for function, name in zip(reward_funcs, names, strict=True):
-        for refused in sorted(_refused_arguments(function, given)):
-            raise UserError(f"The reward function '{name}' does not accept '{refused}'; give it **kwargs.")
-        for missing in sorted(_required_columns(function) - set(columns)):
-            raise UserError(
-                f"The reward function '{name}' needs a column '{missing}'; the data set has {sorted(columns)}. Add or "
-                "rename the column."
-            )
-
-
-def _parameters(function: Any) -> list[inspect.Parameter]:
-    if isinstance(function, nn.Module) or not callable(function):
-        return []
-    try:
-        return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature
-        return []
-
-
-def _required_columns(function: Any) -> set[str]:
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    parameters = _parameters(function)
-    required = {p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind in named}
-    return required - _REWARD_ARGUMENTS
-
-
-def _refused_arguments(function: Any, given: Collection[str]) -> set[str]:
-    parameters = _parameters(function)
-    if not parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-        return set()
-    return set(given) - {p.name for p in parameters}
 
 
 def num_bytes(prompt: Any) -> int:

@@ -126,8 +126,7 @@ class ObjectiveStage(RolloutStage):
         else:
             kl = kl_estimate(per_token_logps, inputs["ref_per_token_logps"], self.args.kl_estimator)
             if self.args.use_bias_correction_kl:
-                old = inputs.get("old_per_token_logps")
-                kl = kl * torch.exp(per_token_logps - (per_token_logps.detach() if old is None else old))
+                kl = kl * self._ratio(per_token_logps, inputs, loss_mask(inputs))
         kl = torch.where(mask.bool(), kl, 0.0)
         return self.kl_controller.value * (kl * weights).sum()
 

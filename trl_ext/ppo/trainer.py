@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from trl.trainer.utils import disable_dropout_in_model, is_async_callable
 
+from trl_ext._reward_calls import check_columns
 from trl_ext._trainer import (
     check_num_prompts,
     float32_adapter,
@@ -137,9 +138,7 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         checks.check_quantization(self.model, self.accelerator.device)
         checks.check_dropout(self.model, self.args.disable_dropout)
         checks.check_full_kl(self.model, self.args.kl_estimator)
-        evaluation = self.eval_dataset if isinstance(self.eval_dataset, dict) else {"eval": self.eval_dataset}
-        for dataset in (self.train_dataset, *evaluation.values()):
-            checks.check_columns(dataset, self.reward_funcs, self.reward_func_names, open_ended)
+        check_columns(self, self.reward_funcs, self.reward_func_names, open_ended)
         check_num_prompts(self.train_dataset, self.args, checks.MORE_PROMPTS)
         if not (open_ended or self._is_vlm):
             self._check_long_prompts()

@@ -147,6 +147,25 @@ def quiet_libraries() -> None:
     transformers.logging.disable_progress_bar()
 
 
+def load_step_reward(name: str) -> Any:
+    """A process reward by name: one of `reward_funcs.steps`, or `module.function` from anywhere.
+
+    Raises:
+        UserError: For a name that is not there, with the closest one that is, and for what is no reward.
+    """
+    if "." in name:
+        return load_reward(name)
+    from reward_funcs import steps
+
+    known = sorted(key for key, value in vars(steps).items() if isinstance(value, steps.StepReward))
+    if name not in known:
+        raise UserError(
+            f"unknown process reward {name!r}{did_you_mean(name, known)}; choose one of {', '.join(known)}, or give it "
+            "as module.function"
+        )
+    return getattr(steps, name)
+
+
 def load_reward(name: str) -> Any:
     """A reward function by name: one of `reward_funcs`, else of `trl.rewards`, or `module.function` from anywhere.
 
@@ -228,7 +247,10 @@ def load_rewards(script_args: Any) -> list[Any]:
 
 
 def load_data(script_args: Any) -> Any:
-    """Splits of a Hub data set, a folder of `save_to_disk`, or one JSON, JSONL, parquet or CSV file."""
+    """Splits of a Hub data set, a folder of `save_to_disk`, or one JSON, JSONL, parquet or CSV file.
+
+    With `--dataset_streaming true` the splits are streams, whatever they come from.
+    """
     from datasets import DatasetDict, load_from_disk
 
     name = script_args.dataset_name
@@ -238,7 +260,7 @@ def load_data(script_args: Any) -> Any:
     if path.is_file():
         if path.suffix not in DATA_LOADERS:
             raise UserError(f"{name} is a {path.suffix or 'nameless'} file; give one of {', '.join(DATA_LOADERS)}")
-        return _load_file(path, script_args.dataset_train_split)
+        return _load_file(path, script_args.dataset_train_split, script_args.dataset_streaming)
     if path.suffix in DATA_LOADERS:
         raise UserError(f"there is no file {name}")
     if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
@@ -246,7 +268,9 @@ def load_data(script_args: Any) -> Any:
             data = load_from_disk(str(path))
         except IndexError as error:  # what `datasets` 5 raises for a data set that was saved without rows
             raise UserError(f"{name} holds no rows") from error
-        return data if isinstance(data, DatasetDict) else {script_args.dataset_train_split: data}
+        splits = data if isinstance(data, DatasetDict) else {script_args.dataset_train_split: data}
+        streaming = script_args.dataset_streaming
+        return {name: split.to_iterable_dataset() for name, split in splits.items()} if streaming else splits
     return _load_folder_or_hub(path, script_args)
 
 
@@ -264,18 +288,21 @@ def _load_folder_or_hub(path: Path, script_args: Any) -> Any:
         raise UserError(f"the folder {name} cannot be read as a data set; name one file of it ({reason})") from error
 
 
-def _load_file(path: Path, split: str) -> Any:
+def _load_file(path: Path, split: str, streaming: bool) -> Any:
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError
 
     if _is_blank(path):
         raise UserError(f"{path} holds no rows")
     try:
-        data = load_dataset(DATA_LOADERS[path.suffix], data_files={split: str(path)})
-    except (DatasetGenerationError, StopIteration) as error:
+        data = load_dataset(DATA_LOADERS[path.suffix], data_files={split: str(path)}, streaming=streaming)
+        is_empty = next(iter(data[split]), None) is None
+    except (DatasetGenerationError, StopIteration, ValueError) as error:  # a stream raises pyarrow's ValueError
+        if "corresponds to no data" in str(error):
+            raise UserError(f"{path} holds no rows") from error
         reason = str(error.__cause__ or error).strip().split("\n")[0] or "it is empty"
         raise UserError(f"{path} cannot be read as {DATA_LOADERS[path.suffix]}: {reason}") from error
-    if not len(data[split]):
+    if is_empty:
         raise UserError(f"{path} holds no rows")
     return data
 
@@ -394,7 +421,7 @@ def build_trainer(trainer_class: Any, script_args: Any, training_args: Any, mode
         eval_dataset=pick_split(data, script_args.dataset_test_split) if evaluate else None,
         quantization_config=get_quantization_config(model_args),
         peft_config=get_peft_config(model_args),
-        callbacks=[MetricsWriter(training_args.output_dir), ProgressBar()],
+        callbacks=[MetricsWriter(training_args.output_dir), ProgressBar(trainer_class._name)],
         **more,
     )
     trainer.remove_callback(PrinterCallback)  # metrics.jsonl holds what it prints over the progress bar
@@ -404,7 +431,14 @@ def build_trainer(trainer_class: Any, script_args: Any, training_args: Any, mode
 
 def train_and_save(trainer: Any, script_args: Any, command: str) -> int:
     """Train, from a checkpoint where the call names one, and save; 0, the command's exit status."""
-    trainer.train(resume_from_checkpoint=resume_from(trainer.args))
+    from trl_ext.callbacks import ProgressBar
+
+    try:
+        trainer.train(resume_from_checkpoint=resume_from(trainer.args))
+    finally:
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, ProgressBar):
+                callback.close()  # an error's message must not stand behind the bar
     finish(trainer, script_args, command)
     return 0
 

@@ -20,7 +20,8 @@ main options:
                                  (messages, or plain text)
   --reward_funcs NAME [NAME ...] reward functions as module.function, or a name of reward_funcs or trl.rewards
   --process_reward_funcs NAME [NAME ...]
-                                 rewards of steps, e.g. reward_funcs.steps.arithmetic_step_rewards
+                                 rewards of steps: arithmetic_step_rewards, format_progress_step_rewards, or
+                                 module.function
   --output_dir DIR               where model or adapter, card, metrics.jsonl and checkpoints go
   --use_peft                     train a LoRA (--lora_r, --lora_alpha, --lora_target_modules)
   --advantage_estimator NAME     trl (default), verl, open_instruct, rloo, dr_grpo, reinforce_pp, maxrl, gdpo,
@@ -57,7 +58,7 @@ def _parse(argv: list[str]) -> tuple[Any, ...]:
     @dataclass
     class VariantScriptArguments(GRPOScriptArguments):
         process_reward_funcs: list[str] | None = field(
-            default=None, metadata={"help": "Rewards of steps, as module.function."}
+            default=None, metadata={"help": "Rewards of steps: names of reward_funcs.steps, or module.function."}
         )
 
     return _training.parse((VariantScriptArguments, GRPOVariantConfig, ModelConfig), argv, prog="trl-ext grpo")
@@ -70,7 +71,7 @@ def train(script_args: Any, training_args: Any, model_args: Any, argv: list[str]
     _training.require_model(model_args)
     rewards = _training.load_rewards(script_args)
     names = script_args.process_reward_funcs or []
-    process_rewards = [_training.load_reward(name) for name in ([names] if isinstance(names, str) else names)]
+    process_rewards = [_training.load_step_reward(name) for name in ([names] if isinstance(names, str) else names)]
     if not rewards and not process_rewards:
         raise UserError(
             "name a reward: --reward_funcs module.function, --reward_model_name_or_path, or --process_reward_funcs"

@@ -9,6 +9,9 @@ from trl import GRPOConfig
 from trl_ext.errors import UserError
 from trl_ext.grpo import GRPOVariantConfig
 
+# A generation batch of one completion.
+ALONE = {"num_generations": 1, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 1}
+
 
 def test_inherited_defaults_are_those_of_trl():
     ours = {f.name: f.default for f in dataclasses.fields(GRPOVariantConfig)}
@@ -85,6 +88,52 @@ def test_scale_rewards_may_say_what_the_preset_does(config):
         ({"max_resample_rounds": 0}, "max_resample_rounds=0 must be a whole number of at least 1"),
         ({"replay_buffer_size": True}, "replay_buffer_size=True must be a whole number"),
         ({"beta": -0.1}, "beta=-0.1 must be a finite number of 0 or more"),
+        ({"advantage_estimator": "grpo"}, r"advantage_estimator='grpo' is unknown; .*; did you mean 'trl'\?"),
+        ({"advantage_estimator": None}, "advantage_estimator=None is unknown; choose one of trl, verl"),
+        ({"advantage_estimator": 3}, "advantage_estimator=3 is unknown"),
+        ({"advantage_estimator": ["trl"]}, r"advantage_estimator=\['trl'\] is unknown"),
+        ({"advantage_ddof": True}, "advantage_ddof=True must be 0 or 1"),
+        ({"advantage_eps": True}, "advantage_eps=True must be a finite number"),
+        ({"advantage_std_floor": True}, "advantage_std_floor=True must be a finite number"),
+        ({"advantage_clip": True}, "advantage_clip=True must be a finite number above 0"),
+        ({"process_outcome_weight": True}, "process_outcome_weight=True must be a finite number"),
+        ({"loss_type": "foo"}, "loss_type='foo' is unknown; choose one of grpo, dr_grpo, dapo"),
+        ({"loss_type": "dr_gpo"}, r"loss_type='dr_gpo' is unknown.*did you mean 'dr_grpo'\?"),
+        ({"importance_sampling_level": "foo"}, "importance_sampling_level='foo' is unknown; choose one of token, seq"),
+        ({"reward_weights": [1.0, float("nan")]}, r"reward_weights=\[1.0, nan\] must hold a finite number"),
+        ({"reward_weights": [float("inf")]}, r"reward_weights=\[inf\] must hold a finite number"),
+        (
+            {"max_resample_rounds": 5},
+            "max_resample_rounds=5 has no effect with zero_std='keep'; use zero_std='resample'",
+        ),
+        (
+            {"replay_buffer_size": 9, "zero_std": "resample"},
+            "replay_buffer_size=9 has no effect with zero_std='resample'; use zero_std='replay', or leave",
+        ),
+        (
+            {"multi_objective_aggregation": "normalize_then_sum", "scale_rewards": "none"},
+            "scale_rewards='none' has no effect with multi_objective_aggregation='normalize_then_sum'",
+        ),
+        (
+            {"multi_objective_aggregation": "normalize_then_sum", "scale_rewards": "batch"},
+            "scale_rewards='batch' has no effect",
+        ),
+        (
+            {"zero_std": "replay", "sync_ref_model": True, "beta": 0.1},
+            "a reference that sync_ref_model=True moves on; use zero_std='resample' or 'mask'",
+        ),
+        (
+            {**ALONE, "advantage_estimator": "reinforce_pp"},
+            "advantage_baseline='batch' needs generation_batch_size of 2",
+        ),
+        (
+            {**ALONE, "advantage_estimator": "reinforce", "advantage_scale": "batch"},
+            "advantage_scale='batch' needs generation_batch_size of 2 or more, not 1",
+        ),
+        (
+            {**ALONE, "advantage_estimator": "reinforce", "advantage_scale": "batch_advantages"},
+            "advantage_scale='batch_advantages' needs generation_batch_size of 2",
+        ),
         ({"process_outcome_weight": -1.0}, "process_outcome_weight=-1.0"),
         ({"advantage_estimator": "pass_at_k", "pass_k": 4}, "pass_k must be less than num_generations"),
         ({"advantage_ddof": 0, "advantage_estimator": "dr_grpo"}, "advantage_ddof=0 has no effect"),
@@ -98,6 +147,41 @@ def test_contradiction_is_one_clear_sentence(config, settings, sentence):
     with pytest.raises(UserError, match=sentence) as caught:
         config(**settings)
     assert "\n" not in str(caught.value)
+
+
+def test_batch_of_one_completion_is_taken_where_nothing_is_compared(config):
+    assert config(**ALONE, advantage_estimator="reinforce").generation_batch_size == 1
+    assert (
+        config(**{**ALONE, "gradient_accumulation_steps": 2}, advantage_estimator="reinforce_pp").num_generations == 1
+    )
+
+
+def test_defaults_written_out_and_settings_that_agree_are_taken(config):
+    assert config(max_resample_rounds=3, replay_buffer_size=64).zero_std == "keep"
+    assert config(zero_std="resample", max_resample_rounds=7).max_resample_rounds == 7
+    both = {"scale_rewards": "batch", "advantage_scale": "batch"}
+    assert config(multi_objective_aggregation="normalize_then_sum", **both).preset.scale == "batch"
+    assert config(reward_weights=[1, 0.5]).reward_weights == [1, 0.5]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"advantage_estimator": "rloo", "num_generations_eval": 1},
+        {"advantage_estimator": "pass_at_k", "pass_k": 3, "num_generations_eval": 2},
+    ],
+)
+def test_too_few_generations_of_an_evaluation_are_told_in_one_line(config, caplog, settings):
+    config(**settings)
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    said = f"num_generations_eval={settings['num_generations_eval']} is too few for the advantages of an evaluation"
+    assert record.message.startswith(said) and "\n" not in record.message
+
+
+def test_enough_generations_of_an_evaluation_are_not_talked_about(config, caplog):
+    config(advantage_estimator="rloo", num_generations_eval=2)
+    config(num_generations_eval=1)  # TRL's own advantages
+    assert caplog.text == ""
 
 
 def test_configuration_read_again_is_the_same(config):

@@ -10,9 +10,10 @@ from trl_ext.testing import tiny_model
 BETA = 0.7
 
 
-def _plain(trainer):
+def _plain(trainer, **lora):
     """A model of the same weights without TRL's and accelerate's changes to its forward."""
-    model = get_peft_model(tiny_model(), LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+    settings = {"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **lora}
+    model = get_peft_model(tiny_model(), LoraConfig(**settings))
     model.load_state_dict(trainer.model.state_dict())
     return model.eval()
 
@@ -73,6 +74,43 @@ def test_gradient_of_the_kl_term_is_that_of_plain_models(build_trainer, record, 
     for name, gradient in zip(names, expected, strict=True):
         difference = found[BETA].gradients[name] - found[0.0].gradients[name]
         torch.testing.assert_close(difference, gradient, atol=2e-6, rtol=1e-3)
+
+
+TRAINED_HEAD = {"modules_to_save": ["lm_head"]}
+
+
+@pytest.mark.parametrize("placement", ["loss", "reward"])
+def test_full_kl_of_a_trained_head_has_the_reference_head_of_the_base(
+    build_trainer, helpers, record, logs_of, placement
+):
+    settings = {"max_steps": 1, "gradient_accumulation_steps": 1, "beta": BETA, "kl_estimator": "full"}
+    config = helpers.shared.lora_config(**TRAINED_HEAD)
+    trainer = build_trainer(peft_config=config, awake=False, kl_placement=placement, **settings)
+    generator = torch.Generator().manual_seed(0)
+    (head,) = [w for name, w in trainer.model.named_parameters() if "lm_head" in name and w.requires_grad]
+    head.data += 0.5 * torch.randn(head.shape, generator=generator)
+    plain, recorder = _plain(trainer, **TRAINED_HEAD), record(trainer)
+    trainer.train()
+    (batch,) = recorder.steps[0].micro_batches
+    mask = batch["completion_mask"]
+    with torch.no_grad():
+        mean = float((_kl(plain, batch, "full") * mask).sum() / mask.sum())
+    assert mean > 0.1 and logs_of(trainer)[0]["kl"] == pytest.approx(mean, rel=1e-4)
+
+
+def test_gradient_of_the_full_kl_reaches_a_trained_head(build_trainer, helpers, record):
+    settings = {"loss_type": "grpo", "max_grad_norm": 0.0, "max_steps": 1, "beta": BETA, "kl_estimator": "full"}
+    config = helpers.shared.lora_config(**TRAINED_HEAD)
+    trainer = build_trainer(peft_config=config, reward_funcs=helpers.equal_reward, **settings)
+    plain, recorder = _plain(trainer, **TRAINED_HEAD), record(trainer)
+    trainer.train()
+    (step,) = recorder.steps
+    kls = [_kl(plain, b, "full") * _weights(b["completion_mask"].float(), "grpo", 8) for b in step.micro_batches]
+    names, parameters = list(step.gradients), dict(plain.named_parameters())
+    assert any("lm_head" in name for name in names)
+    expected = torch.autograd.grad(BETA * sum(kl.sum() for kl in kls), [parameters[name] for name in names])
+    for name, gradient in zip(names, expected, strict=True):
+        torch.testing.assert_close(step.gradients[name], gradient, atol=2e-6, rtol=1e-3)
 
 
 @pytest.mark.parametrize("estimator", ["k1", "k3", "full"])

@@ -193,8 +193,10 @@ def trl_advantages(trainer, rewards, weights):
     return trainer._generate_and_score_completions(prompts)["advantages"]
 
 
-@pytest.mark.parametrize("scale_rewards", ["group", "batch", "none"])
-@pytest.mark.parametrize("aggregation", ["sum_then_normalize", "normalize_then_sum"])
+@pytest.mark.parametrize(
+    ("scale_rewards", "aggregation"),
+    [(name, "sum_then_normalize") for name in ("group", "batch", "none")] + [("group", "normalize_then_sum")],
+)
 def test_trl_preset_equals_the_advantages_of_the_stock_trainer(trl_trainers, scale_rewards, aggregation):
     trainer = trl_trainers[GRPOTrainer]
     trainer.scale_rewards, trainer.multi_objective_aggregation = scale_rewards, aggregation
@@ -208,6 +210,12 @@ def test_trl_preset_equals_the_advantages_of_the_stock_trainer(trl_trainers, sca
         expected = trl_advantages(trainer, rewards.clone(), weights)
         found = estimated_advantages(rewards, weights, 4, preset)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale_rewards", ["batch", "none", False])
+def test_scale_rewards_that_normalize_then_sum_does_not_read_is_refused(scale_rewards):
+    with pytest.raises(UserError, match="has no effect with multi_objective_aggregation='normalize_then_sum'"):
+        resolved_preset("trl", scale_rewards=scale_rewards, multi_objective_aggregation="normalize_then_sum")
 
 
 def test_gdpo_preset_equals_trl_normalize_then_sum(trl_trainers):

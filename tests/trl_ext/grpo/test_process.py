@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForTokenClassification
@@ -159,7 +160,8 @@ def test_process_rewards_survive_a_change_of_groups(run, logs_of, zero_std):
             ([0.5 if "8" in p or "9" in p else len(t) / 4.0], [0]) for p, t in zip(prompts, completions, strict=True)
         ]
 
-    trainer, _ = run(process_reward_funcs=steps, zero_std=zero_std, max_steps=4, max_resample_rounds=20)
+    rounds = {"max_resample_rounds": 20} if zero_std == "resample" else {}
+    trainer, _ = run(process_reward_funcs=steps, zero_std=zero_std, max_steps=4, **rounds)
     rows = logs_of(trainer)
     assert sum(row["zero_std/replaced"] for row in rows) > 0
     assert all(row["frac_reward_zero_std"] == row["zero_std/left"] / 2 for row in rows)
@@ -189,11 +191,33 @@ def _steps_of(result, ids=(4, 5, 6)):
         (None, "returned NoneType; return a list"),
         ([0.5], "the steps of completion 0 are 0.5"),
         ([([1.0], [1], "word")], "the unit of completion 0 is 'word'"),
+        ([([1.0], None)], "'f': the ends of completion 0 are None, but must be a list"),
+        ([(1.0, 0)], r"'f': the rewards of completion 0 are 1\.0, but must be a list"),
+        ([([1.0], [None])], "'f': the end None of completion 0 is no whole number"),
+        ([([1.0], [0.7])], r"'f': the end 0\.7 of completion 0 is no whole number"),
+        ([([1.0], ["0"])], "'f': the end '0' of completion 0 is no whole number"),
+        ([([1.0], [0.7], "char")], r"'f': the end 0\.7 of completion 0 is no whole number"),
+        ([([torch.ones(2)], [1])], r"returned tensor\(\[1\., 1\.\]\) for a step of completion 0"),
+        ([([10**400], [1])], "returned a number beyond every float for a step"),
+        ([([10**5000], [1])], "returned a number beyond every float for a step"),
+        ([([1e300], [1])], r"returned 1e\+300 for a step of completion 0"),
+        ([([-1e39], [1])], r"returned -1e\+39 for a step of completion 0"),
     ],
 )
 def test_bad_steps_are_refused_with_the_name_of_the_reward(result, sentence):
     with pytest.raises(UserError, match=f"The process reward {'.*' if sentence[0] == chr(39) else ''}.*{sentence}"):
         _steps_of(result)
+
+
+def test_ends_and_rewards_of_numpy_and_torch_are_taken():
+    for rewards, ends in (
+        (np.array([0.5, 1.0]), np.array([0, 2])),
+        (torch.tensor([0.5, 1.0]), torch.tensor([0, 2])),
+        ([np.float32(0.5), 1], [np.int64(0), torch.tensor(2)]),
+        ([torch.tensor([0.5]), 3e38], [0, 2]),
+    ):
+        ((row,),) = _steps_of([(rewards, ends)])
+        assert row[0][0] == 0.5 and row[1] == [0, 2] and all(type(end) is int for end in row[1])
 
 
 def test_nan_and_tensors_are_taken_as_numbers():
@@ -217,6 +241,16 @@ def test_no_step_in_the_first_batch_is_refused(run):
         ({"advantage_estimator": "pass_at_k"}, "is not defined for the steps"),
         ({"advantage_estimator": "gdpo"}, "is not defined for the steps"),
         ({"advantage_estimator": "rloo"}, "advantage_baseline='leave_one_out' has no effect"),
+        ({"advantage_estimator": "gdpo"}, "advantage_estimator='gdpo' is not defined for the steps"),
+        (
+            {"multi_objective_aggregation": "normalize_then_sum"},
+            "^multi_objective_aggregation='normalize_then_sum' is not defined for the steps",
+        ),
+        ({"advantage_std_floor": 0.1}, "^advantage_std_floor=0.1 is not defined for the steps"),
+        (
+            {"advantage_estimator": "reinforce_pp", "advantage_scale": "group"},
+            r"^advantage_estimator='reinforce_pp' \(advantage_std_floor=0.0001\) is not defined for the steps",
+        ),
     ],
 )
 def test_preset_without_a_meaning_for_steps_is_refused(build_trainer, first_half_steps, settings, sentence):
@@ -231,6 +265,38 @@ def test_baseline_counts_once_the_outcome_has_a_weight():
 def test_process_reward_that_is_no_function_is_refused(build_trainer):
     with pytest.raises(UserError, match="process_reward_funcs holds 3"):
         build_trainer(process_reward_funcs=3)
+
+
+def test_process_reward_whose_call_is_a_coroutine_is_refused(build_trainer):
+    class Judge:
+        __name__ = "judge"
+
+        async def __call__(self, completions, **kwargs):
+            return [([], []) for _ in completions]
+
+    with pytest.raises(UserError, match=r"process_reward_funcs holds .*no coroutines"):
+        build_trainer(process_reward_funcs=Judge())
+
+
+@pytest.mark.parametrize("nothing", [[], ()])
+def test_empty_list_of_reward_functions_is_none_at_all(run, logs_of, first_half_steps, nothing):
+    trainer, _ = run(reward_funcs=nothing, process_reward_funcs=first_half_steps, max_steps=1)
+    assert "rewards/step_mean/mean" in logs_of(trainer)[0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [3e38, 1e300],
+)
+def test_step_rewards_beyond_float32_stop_the_run_before_the_weights_are_nan(build_trainer, value):
+    def steps(completions, **kwargs):
+        return [([value if index % 2 else -value] * 2, [0, 1]) for index, _ in enumerate(completions)]
+
+    trainer = build_trainer(process_reward_funcs=steps, advantage_scale="none", rollout_func=_thinking)
+    with pytest.raises(UserError, match=r"(returned -1e\+300 for a step|the advantages that come of them)") as caught:
+        trainer.train()
+    assert "\n" not in str(caught.value)
+    assert all(torch.isfinite(weight).all() for weight in trainer.model.parameters())
 
 
 def test_outcome_weight_without_process_rewards_is_refused(build_trainer):

@@ -171,6 +171,12 @@ def test_model_by_its_folder_scores_the_same(model, tmp_path):
         ({"batch_size": 0}, "batch_size is 0, but must be 1 or more"),
         ({"max_length": 0}, "max_length is 0, but must be 1 or more"),
         ({"step_separator": ""}, "step_separator is '', which has no tokens"),
+        ({"step_separator": None}, "step_separator is None, but must be a text"),
+        ({"splitter": 3}, "splitter is 3, but must be a function from a text to spans"),
+        ({"batch_size": 2.5}, "batch_size is 2.5, but must be 1 or more, a whole number"),
+        ({"batch_size": None}, "batch_size is None, but must be 1 or more"),
+        ({"batch_size": True}, "batch_size is True, but must be 1 or more"),
+        ({"max_length": 8.0}, "max_length is 8.0, but must be 1 or more"),
         (
             {"positive_label": 2},
             "positive_label is 2, but must be one of the model's classes: 0 (LABEL_0), 1 (LABEL_1)",

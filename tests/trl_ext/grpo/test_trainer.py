@@ -199,6 +199,85 @@ def test_adapter_for_inference_is_refused(build_trainer):
         build_trainer(model=model, peft_config=None)
 
 
+@pytest.mark.parametrize(
+    ("settings", "reward", "sentence"),
+    [
+        ({"advantage_estimator": "dr_grpo", "reward_weights": [10.0]}, 3e38, "the advantages that come of them"),
+        ({"advantage_estimator": "reinforce", "reward_weights": [10.0]}, 3e38, "the advantages that come of them"),
+        ({"scale_rewards": "none"}, 3e38, "the squares of the weighted rewards"),
+        ({"reward_weights": [1e20]}, 1.0, "the squares of the weighted rewards"),
+    ],
+)
+def test_rewards_beyond_float32_stop_the_run_before_the_weights_are_nan(build_trainer, settings, reward, sentence):
+    def huge_reward(completions, **kwargs):
+        return [reward * (index % 3 - 1) for index, _ in enumerate(completions)]
+
+    trainer = build_trainer(reward_funcs=huge_reward, **settings)
+    with pytest.raises(UserError, match=rf"^Rewards of up to .*: {sentence}.* beyond float32; scale") as caught:
+        trainer.train()
+    assert "\n" not in str(caught.value) and trainer.state.global_step == 0
+
+
+def test_wrong_number_of_reward_weights_is_refused(build_trainer, helpers):
+    with pytest.raises(UserError, match=r"reward_weights=\[1.0, 2.0\] has 2 entries for 1 reward functions"):
+        build_trainer(reward_weights=[1.0, 2.0])
+    with pytest.raises(UserError, match=r"reward_weights=\[1.0, 2.0\] has 2 entries for 1 reward functions"):
+        build_trainer(reward_weights=[1.0, 2.0], reward_funcs=None, process_reward_funcs=helpers.first_letter_steps)
+
+
+def _gold_reward(completions, solution, **kwargs):
+    return [0.0] * len(completions)
+
+
+def _gold_steps(completions, *, solution, **kwargs):
+    return [([], []) for _ in completions]
+
+
+def _strict_reward(completions):
+    return [0.0] * len(completions)
+
+
+class _GoldReward:
+    __name__ = "gold_object"
+
+    def __call__(self, completions, solution, weight=1.0, **kwargs):
+        return [0.0] * len(completions)
+
+
+@pytest.mark.parametrize(
+    ("functions", "sentence"),
+    [
+        (
+            {"reward_funcs": _gold_reward},
+            r"The reward function '_gold_reward' needs a column 'solution'; the data set has \['prompt'\]. Add or",
+        ),
+        ({"reward_funcs": _GoldReward()}, "The reward function 'gold_object' needs a column 'solution'"),
+        ({"process_reward_funcs": _gold_steps}, "The process reward '_gold_steps' needs a column 'solution'"),
+        ({"reward_funcs": _strict_reward}, r"'_strict_reward' does not accept 'completion_ids'; give it \*\*kwargs"),
+        (
+            {"reward_funcs": lambda prompt, **kwargs: [0.0]},
+            "takes 'prompt', which it is given as 'prompts'; rename it",
+        ),
+    ],
+)
+def test_column_that_a_reward_needs_and_the_data_lack_is_refused_before_training(build_trainer, functions, sentence):
+    with pytest.raises(UserError, match=sentence) as caught:
+        build_trainer(rollout_func=None, **functions)
+    assert "\n" not in str(caught.value)
+
+
+def test_evaluation_data_have_the_columns_of_the_rewards_too(build_trainer):
+    with_column = Dataset.from_dict({"prompt": ["1+1="] * 2, "solution": ["2"] * 2})
+    settings = {"rollout_func": None, "reward_funcs": _gold_reward, "train_dataset": with_column}
+    build_trainer(**settings, eval_dataset=with_column)
+    with pytest.raises(UserError, match="'_gold_reward' needs a column 'solution'"):
+        build_trainer(**settings, eval_dataset={"other": Dataset.from_dict({"prompt": ["1+1="] * 2})})
+
+
+def test_columns_that_a_rollout_function_may_add_are_not_asked_for(build_trainer):
+    build_trainer(reward_funcs=_gold_reward)
+
+
 def test_too_few_prompts_are_refused(build_trainer):
     with pytest.raises(UserError, match="has 1 prompts and one generation batch needs 2"):
         build_trainer(prompts=["1+1="])

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from trl_ext import _checkpoint as shared
 from trl_ext.errors import UserError
 from trl_ext.ppo import checkpoint as checkpoints
 from trl_ext.testing import tiny_model, tiny_tokenizer
@@ -236,7 +237,7 @@ def test_checkpoint_interrupted_by_a_kill_is_absent_and_the_earlier_one_intact(
     uninterrupted = whole("adapter", max_steps=3)
     shutil.rmtree(tmp_path / "out")
     trainer = build_trainer("adapter", **{**SAVED, "max_steps": 3})
-    owner = trainer if place == "_save_rng_state" else checkpoints
+    owner = {"_save_rng_state": trainer, "save_critic": checkpoints}.get(place, shared)
     real, calls = getattr(owner, place), []
 
     def killed_the_second_time(*args, **kwargs):

@@ -247,6 +247,38 @@ def test_policy_term_and_kl_equal_trls_own_loss(build_trainer, awaken, weights_o
         torch.testing.assert_close(our_gradients[name], gradient, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
+def test_bias_correction_of_the_kl_has_the_ratio_of_the_level(
+    build_trainer, awaken, weights_of, scripted, monkeypatch, estimator
+):
+    settings = {"kl_coef": 0.3, "kl_placement": "loss", "kl_estimator": estimator, "loss_type": "grpo"}
+    settings |= {"importance_sampling_level": "sequence", "use_bias_correction_kl": True, "vf_coef": 0.0}
+    trainer = build_trainer("adapter", rollout_func=scripted, per_device_train_batch_size=8, **settings)
+    awaken(trainer)
+    trainer.create_optimizer()
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    trainer._open_window()
+    batch = trainer._generate_and_score_completions([trainer.train_dataset[index] for index in range(8)])
+    batch["old_per_token_logps"] = torch.zeros(batch["ref_per_token_logps"].shape) - 4.0
+    seen = []
+    kl_term = trainer._kl_term
+    monkeypatch.setattr(trainer, "_kl_term", lambda *args: seen.append((args[0], kl_term(*args))) or seen[-1][1])
+    trainer._compute_loss(trainer.model, batch)
+    ((logps, found),) = seen
+    mask, difference = batch["completion_mask"], logps - batch["ref_per_token_logps"]
+    kl = {"k1": difference, "k3": torch.exp(-difference) - 1 + difference}[estimator]
+    means = [((row + 4.0) * kept).sum() / kept.sum() for row, kept in zip(logps, mask, strict=True)]
+    ratio = torch.exp(torch.stack(means))[:, None]
+    expected = 0.3 * (kl * ratio * mask / mask.sum(-1, keepdim=True) / 8).sum()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+    parameters = [p for n, p in weights_of(trainer).items() if p.requires_grad and not n.startswith("critic.")]
+    for ours, theirs in zip(
+        *(torch.autograd.grad(x, parameters, retain_graph=True) for x in (found, expected)), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
+
+
 # --- other kinds of policies and critics --------------------------------------------------------------------------
 
 
@@ -283,6 +315,34 @@ def test_gradients_of_a_value_model_do_not_depend_on_checkpointing(run, scripted
             names = _trainable(plain)
             assert len(_has_gradient(plain, "critic")) == (2 + 8 if value_lora else 2 + 20)
             _assert_gradients_equal({n: step.gradients[n] for n in names}, {n: plain.gradients[n] for n in names})
+
+
+@pytest.mark.parametrize("placement", ["loss", "reward"])
+@pytest.mark.parametrize("mode", ["adapter", "shared"])
+def test_full_kl_of_a_trained_head_has_the_reference_head_of_the_base(build_trainer, lora, scripted, mode, placement):
+    config = lora(modules_to_save=["lm_head"])
+    settings = {"kl_coef": 0.1, "kl_estimator": "full", "kl_placement": placement, "per_device_train_batch_size": 8}
+    model = tiny_model(tie_word_embeddings=False)
+    trainer = build_trainer(mode, model=model, peft_config=config, rollout_func=scripted, **settings)
+    (head,) = [w for name, w in trainer.model.named_parameters() if "lm_head" in name and w.requires_grad]
+    head.data += 0.5 * torch.randn(head.shape, generator=torch.Generator().manual_seed(0))
+    trainer.model.train()
+    trainer._open_window()
+    batch = trainer._generate_and_score_completions([trainer.train_dataset[index] for index in range(8)])
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    length = batch["completion_ids"].size(1)
+    with torch.no_grad():
+        hidden = trainer.model.get_base_model().model(input_ids=ids, attention_mask=attention).last_hidden_state
+        hidden = hidden[:, -length - 1 : -1]
+        found = trainer._full_kl(hidden, trainer._reference_hidden(batch))
+        wrapper = trainer.model.get_base_model().lm_head
+        policy, base = ((hidden @ w.T).log_softmax(-1) for w in (head, wrapper.original_module.weight))
+    expected = (policy.exp() * (policy - base)).sum(-1)  # LoRA B is zero: the hidden states are the base's
+    mask = batch["completion_mask"].bool()
+    assert expected[mask].mean() > 0.1
+    torch.testing.assert_close(found[mask], expected[mask], atol=1e-5, rtol=1e-4)
+    assert head.requires_grad and not wrapper.original_module.weight.requires_grad
 
 
 @pytest.mark.parametrize("mode", ["adapter", "shared", "model"])

@@ -47,9 +47,39 @@ def test_run_with_process_rewards_alone_and_a_resume(argv, here):
     assert [row["step"] for row in rows] == [1, 2, 3] and "process/ids_steps/mean" in rows[0]
 
 
+@pytest.mark.slow
+def test_error_in_the_middle_of_a_run_has_a_line_of_its_own(argv, here, capsys):
+    (here / "bad_rewards.py").write_text(
+        "calls = []\n\n\ndef late_reward(completions, **kwargs):\n    calls.append(1)\n"
+        "    if len(calls) > 1:\n        raise ValueError('the judge is gone')\n"
+        "    return [float(index) for index, _ in enumerate(completions)]\n"
+    )
+    assert main(argv(rewards=("--reward_funcs", "bad_rewards.late_reward"))) == 1
+    lines = capsys.readouterr().err.replace("\r", "\n").splitlines()
+    bars = [line for line in lines if line.startswith("GRPO: ")]
+    assert bars and not [line for line in lines if "PPO:" in line and not line.startswith("GRPO: ")]
+    assert [line for line in lines if "the judge is gone" in line] == [lines[-1]]
+    assert lines[-1].startswith("trl-ext: error: the judge is gone")
+
+
+@pytest.mark.slow
+def test_process_reward_by_its_bare_name_trains_on_a_streamed_file(argv, here):
+    assert (
+        main(argv("--dataset_streaming", "true", rewards=("--process_reward_funcs", "format_progress_step_rewards")))
+        == 0
+    )
+    rows = [row for row in read_metrics(here / "out" / METRICS_FILE) if "loss" in row]
+    assert [row["step"] for row in rows] == [1, 2] and "process/format_progress_step_reward/mean" in rows[0]
+
+
+def test_streamed_file_is_refused_for_resampling(argv, refused):
+    refused(argv("--dataset_streaming", "true", "--zero_std", "resample"), "a streamed data set does not allow")
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
+        (["--process_reward_funcs", "arithmetic_step_reward"], "did you mean 'arithmetic_step_rewards'?"),
         (["--advantage_estimatr", "rloo"], "unknown flag --advantage_estimatr; did you mean '--advantage_estimator'?"),
         (["--advantage_estimator", "dr_gpo"], "did you mean 'dr_grpo'?"),
         (["--kl_placement", "reward"], "has no effect with beta=0.0"),

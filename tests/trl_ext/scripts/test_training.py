@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, IterableDataset
 
 import trl_ext
 from trl_ext.cli import main
@@ -207,6 +207,23 @@ def test_reward_module_that_lacks_a_module_itself_shows_its_own_traceback(here):
         _training.load_reward("broken_rewards.some_reward")
 
 
+@pytest.mark.parametrize("name", ["arithmetic_step_rewards", "format_progress_step_rewards"])
+def test_step_reward_is_found_by_its_bare_name_and_by_its_module(here, name):
+    from reward_funcs import steps
+
+    assert _training.load_step_reward(name) is getattr(steps, name)
+    assert _training.load_step_reward(f"reward_funcs.steps.{name}") is getattr(steps, name)
+    assert _training.load_step_reward("own_rewards.short_reward")(["a"]) == [1.0]
+
+
+@pytest.mark.parametrize("name", ["arithmetic_step_reward", "split_lines", "ArithmeticStepReward", "accuracy_reward"])
+def test_step_reward_that_is_not_there_is_refused_with_what_is(here, name):
+    with pytest.raises(
+        UserError, match=f"unknown process reward '{name}'.*format_progress_step_rewards, or give it as"
+    ):
+        _training.load_step_reward(name)
+
+
 # --- data ---------------------------------------------------------------------------------------------------------
 
 ROWS = [{"prompt": "1+1=", "solution": "2"}, {"prompt": "2+2=", "solution": "4"}]
@@ -234,6 +251,28 @@ def test_data_is_read_from_a_file_or_a_saved_folder(tmp_path, kind):
     assert [str(row["solution"]) for row in _training.pick_split(loaded, "train")] == ["2", "4"]
     if kind == "splits":
         assert len(_training.pick_split(loaded, "test")) == 2
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "folder", "splits"])
+def test_local_data_is_streamed_where_that_is_asked_for(tmp_path, kind):
+    data, path = Dataset.from_list(ROWS), tmp_path / f"rows.{kind}"
+    if kind == "jsonl":
+        _file(path, "".join(json.dumps(row) + "\n" for row in ROWS))
+    elif kind == "csv":
+        data.to_csv(path, index=False)
+    else:
+        (data if kind == "folder" else DatasetDict(train=data, test=data)).save_to_disk(path)
+    split = _training.pick_split(_load(path, dataset_streaming=True), "train")
+    assert isinstance(split, IterableDataset) and [str(row["solution"]) for row in split] == ["2", "4"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_local_file_that_is_broken_or_without_rows_is_refused(tmp_path, streaming):
+    broken = _file(tmp_path / "broken.jsonl", '{"prompt": \n')
+    with pytest.raises(UserError, match=r"broken.jsonl cannot be read as json"):
+        _load(broken, dataset_streaming=streaming)
+    with pytest.raises(UserError, match="holds no rows"):
+        _load(_file(tmp_path / "empty.csv", "prompt,solution\n"), dataset_streaming=streaming)
 
 
 @pytest.mark.parametrize("text", ["", "\n \n", "[]", " [\n]\n"])
