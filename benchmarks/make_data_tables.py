@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+
+from pages import Page
 
 from datasets_builders.mixing import RECIPES, recipe
 from datasets_builders.registry import BUILDERS, EVALUATION_SETS
 from datasets_builders.source import Source
-
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "datasets.md"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -55,39 +53,7 @@ SECTIONS = {
     "recipes": recipes_table,
 }
 
-
-def marks(name: str) -> tuple[str, str]:
-    """What stands before and behind a block of the page."""
-    return f"<!-- {name}: written by benchmarks/make_data_tables.py -->", f"<!-- end of {name} -->"
-
-
-def filled(text: str, names: Iterable[str] = tuple(SECTIONS)) -> str:
-    """The page with its generated blocks written anew.
-
-    Raises:
-        ValueError: A block is not there exactly once.
-    """
-    for name in names:
-        begin, end = marks(name)
-        head, _, rest = text.partition(begin)
-        _, ended, tail = rest.partition(end)
-        if not ended or text.count(begin) != 1 or text.count(end) != 1:
-            raise ValueError(f"{begin} ... {end} must be there once")
-        text = f"{head}{begin}\n\n{SECTIONS[name]()}\n\n{end}{tail}"
-    return text
-
-
-def main() -> int:
-    text = PAGE.read_text(encoding="utf-8")
-    new = filled(text)
-    if new == text:
-        return 0
-    if "--check" in sys.argv:
-        print("docs/datasets.md differs from what it is made of; run: python benchmarks/make_data_tables.py")
-        return 1
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
-
+PAGE = Page("docs/datasets.md", "make_data_tables.py", SECTIONS)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PAGE.main(sys.argv))

@@ -1,22 +1,26 @@
-"""Write the tables of presets in docs/grpo.md from `trl_ext.grpo.presets`; `--check` fails where they differ.
+"""Write the generated parts of docs/grpo.md; `--check` fails where the page differs.
 
     python benchmarks/make_grpo_tables.py [--check]
 
-The page marks where with `<!-- presets: written by benchmarks/make_grpo_tables.py -->` and `<!-- end of presets -->`.
+`presets` comes from `trl_ext.grpo.presets`, `variants` from benchmarks/results/variants.json. The page marks where with
+`<!-- NAME: written by benchmarks/make_grpo_tables.py -->` and `<!-- end of NAME -->`.
 """
 
 from __future__ import annotations
 
+import json
+import statistics
 import sys
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
+from pages import ROOT, Page
 
 from trl_ext.grpo.presets import PRESETS, Preset, estimated_advantages, resolved_preset
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "grpo.md"
-BEGIN, END = "<!-- presets: written by benchmarks/make_grpo_tables.py -->", "<!-- end of presets -->"
+RESULTS = ROOT / "benchmarks" / "results" / "variants.json"
+LAST = 5  # steps at the end of a run that its result is the mean of
 ONE_SUCCESS = [[1.0], [0.0], [0.0], [0.0]]
 RUNNING_MEAN = 0.5
 # accuracy and format: the first answer is right without the format, the second the other way round
@@ -69,7 +73,7 @@ def two_rewards_table() -> str:
     return "\n".join(lines)
 
 
-def section() -> str:
+def presets_section() -> str:
     text = (
         f"One group is the whole batch here, and the running mean stands at {RUNNING_MEAN:g}. `loss_type` is what the\n"
         "source goes with; it stays yours to set."
@@ -77,30 +81,44 @@ def section() -> str:
     return "\n\n".join([presets_table(), text, "Two rewards of weight 1:", two_rewards_table()])
 
 
-def filled(text: str) -> str:
-    """The page with the block written anew.
-
-    Raises:
-        ValueError: The block is not there exactly once.
-    """
-    head, _, rest = text.partition(BEGIN)
-    _, ended, tail = rest.partition(END)
-    if not ended or text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"{BEGIN} ... {END} must be there once")
-    return f"{head}{BEGIN}\n\n{section()}\n\n{END}{tail}"
+def spread(values: Iterable[float]) -> str:
+    found = list(values)
+    return f"{statistics.mean(found):.2f} ± {statistics.pstdev(found):.2f}"
 
 
-def main() -> int:
-    text = PAGE.read_text(encoding="utf-8")
-    new = filled(text)
-    if new == text:
-        return 0
-    if "--check" in sys.argv:
-        print("docs/grpo.md differs from the presets; run: python benchmarks/make_grpo_tables.py")
-        return 1
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
+def by_variant(runs: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Runs of each variant, in the order of the file."""
+    for name in dict.fromkeys(run["variant"] for run in runs):
+        yield name, [run for run in runs if run["variant"] == name]
 
+
+def variants_section() -> str:
+    report = json.loads(RESULTS.read_text(encoding="utf-8"))
+    settings, runs = report["settings"], report["runs"]
+    head = ["", "reward, first step", f"reward, last {LAST} of {settings['steps']}", "groups without spread"]
+    head += ["greedy accuracy before", "after"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for name, found in by_variant(runs):
+        cells = [
+            spread(run["rewards"][0] for run in found),
+            spread(statistics.mean(run["rewards"][-LAST:]) for run in found),
+            spread(statistics.mean(run["zero_std"]) for run in found),
+            spread(run["accuracy_before"] for run in found),
+            spread(run["accuracy_after"] for run in found),
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    seeds = len({run["seed"] for run in runs})
+    text = (
+        f"Mean ± standard deviation over {seeds} seeds, {settings['steps']} steps of {settings['completions']} "
+        f"completions ({settings['num_generations']} a prompt), learning rate {settings['learning_rate']:g}.\n"
+        f"`{report['command']}` on {report['machine']['device']}."
+    )
+    return "\n".join(lines) + f"\n\n{text}"
+
+
+SECTIONS = {"presets": presets_section, "variants": variants_section}
+
+PAGE = Page("docs/grpo.md", "make_grpo_tables.py", SECTIONS)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PAGE.main(sys.argv))

@@ -40,7 +40,9 @@ def _table(header):
 def tables():
     spec = importlib.util.spec_from_file_location("make_grpo_tables", ROOT / "benchmarks" / "make_grpo_tables.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "benchmarks")  # as when it runs as a script
+        spec.loader.exec_module(module)
     return module
 
 
@@ -71,16 +73,18 @@ def test_table_holds_hand_numbers(tables):
 
 
 def test_filled_keeps_the_rest_of_the_page_and_is_stable(tables):
-    page = tables.filled(f"a\n{tables.BEGIN}\nstale\n{tables.END}\nb\n")
-    assert page.startswith(f"a\n{tables.BEGIN}\n\n| ") and page.endswith(f"\n\n{tables.END}\nb\n")
-    assert "stale" not in page and tables.filled(page) == page
+    begin, end = tables.PAGE.marks("presets")
+    page = tables.PAGE.filled(f"a\n{begin}\nstale\n{end}\nb\n", ["presets"])
+    assert page.startswith(f"a\n{begin}\n\n| ") and page.endswith(f"\n\n{end}\nb\n")
+    assert "stale" not in page and tables.PAGE.filled(page, ["presets"]) == page
 
 
 @pytest.mark.parametrize("order", ["B", "E", "EB", "BBE", "BEE", ""])
 def test_filled_without_exactly_one_block_raises(tables, order):
-    text = "".join({"B": tables.BEGIN, "E": tables.END}[letter] for letter in order)
+    begin, end = tables.PAGE.marks("presets")
+    text = "".join({"B": begin, "E": end}[letter] for letter in order)
     with pytest.raises(ValueError, match="must be there once"):
-        tables.filled(text)
+        tables.PAGE.filled(text, ["presets"])
 
 
 # --- the trainer --------------------------------------------------------------------------------------------------
