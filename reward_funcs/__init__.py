@@ -31,6 +31,16 @@ _EXPORTS = {
     ),
     "grading": ("AccuracyReward", "NumericReward", "accuracy_reward", "numeric_reward"),
     "instructions": ("InstructionReward", "instruction_reward"),
+    "judge": (
+        "CallableJudge",
+        "HTTPJudge",
+        "Judge",
+        "JudgeTask",
+        "LocalJudge",
+        "Pair",
+        "check_injections",
+        "check_judge",
+    ),
     "language": ("LanguageConsistencyReward", "language_consistency_reward"),
     "length": (
         "CosineLengthReward",
@@ -41,6 +51,7 @@ _EXPORTS = {
         "soft_overlong_reward",
     ),
     "repetition": ("RepetitionPenaltyReward", "repetition_penalty_reward"),
+    "rubric": ("Criterion", "Rubric", "preset_names"),
     "steps": (
         "ArithmeticStepReward",
         "FormatProgressStepReward",

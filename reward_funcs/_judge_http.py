@@ -1,0 +1,265 @@
+"""Requests to an OpenAI-compatible endpoint: many at once, tried again where that helps, within a time and a budget."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from reward_funcs._judge_base import Reply
+from reward_funcs._judge_prompt import Message
+
+if TYPE_CHECKING:
+    from huggingface_hub import AsyncInferenceClient
+
+T = TypeVar("T")
+
+# Requests at once through one client. Its pool looks at all its connections for each request and keeps 20 open.
+POOL = 32
+MAX_WAIT = 30.0
+# Servers without a key want some text in its place. Without one the client would send the token of the Hub to them.
+NO_KEY = "EMPTY"
+
+
+@dataclass
+class Endpoint:
+    """Where and how requests are made; the counters grow with them."""
+
+    base_url: str
+    model: str
+    parameters: Mapping[str, Any]
+    api_key_env: str | None
+    max_concurrency: int
+    timeout: float
+    max_retries: int
+    retry_wait: float
+    token_budget: int | None
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @cached_property
+    def arguments(self) -> dict[str, Any]:
+        """The parameters as arguments of the client, those that it does not know as its `extra_body`."""
+        import inspect
+
+        from huggingface_hub import AsyncInferenceClient
+
+        known = inspect.signature(AsyncInferenceClient.chat_completion).parameters
+        arguments = {name: value for name, value in self.parameters.items() if name in known}
+        extra = {name: value for name, value in self.parameters.items() if name not in known}
+        return arguments if not extra else {**arguments, "extra_body": {**(arguments.get("extra_body") or {}), **extra}}
+
+    def api_key(self) -> str:
+        """The key from the environment, read when it is needed so that it is in no pickle and no log."""
+        if self.api_key_env is None:
+            return NO_KEY
+        key = os.environ.get(self.api_key_env)
+        if not key:
+            raise ValueError(
+                f"api_key_env={self.api_key_env!r}: this environment variable is not set; set it to the endpoint's key"
+            )
+        return key
+
+    def is_spent(self) -> bool:
+        """Whether the tokens that were used have reached the budget."""
+        return self.token_budget is not None and self.counts["tokens"] >= self.token_budget
+
+
+def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The result of a coroutine, from code that may itself run under an event loop; an interrupt cancels it.
+
+    The loop is of its own thread: one that ran in this thread would leave it without the loop that it had.
+    """
+    import asyncio
+
+    outcome: list[T] = []
+    errors: list[BaseException] = []
+    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
+
+    async def main() -> T:
+        task = asyncio.ensure_future(make())
+        started.append((asyncio.get_running_loop(), task))
+        return await task
+
+    def work() -> None:
+        try:
+            outcome.append(asyncio.run(main()))
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="judge", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        if started:
+            loop, task = started[0]
+            loop.call_soon_threadsafe(task.cancel)
+        raise
+    if errors:
+        raise errors[0]
+    return outcome[0]
+
+
+async def ask_all(endpoint: Endpoint, conversations: Sequence[list[Message]], deadline: float) -> list[Reply]:
+    """One reply for each conversation, in order; what is not there by the deadline is a `timeout`.
+
+    Args:
+        endpoint (`Endpoint`): where to ask.
+        conversations (`Sequence[list[dict]]`): N lists of messages.
+        deadline (`float`): a time of `time.monotonic`.
+
+    Returns:
+        `list[Reply]`: N replies.
+    """
+    import asyncio
+
+    if not conversations:
+        return []
+    async with _clients(endpoint) as clients:
+        slots = asyncio.Semaphore(endpoint.max_concurrency)
+
+        async def one(index: int, messages: list[Message]) -> Reply:
+            async with slots:
+                return await _asked(endpoint, clients[index % len(clients)], messages, deadline)
+
+        tasks = [asyncio.create_task(one(*pair)) for pair in enumerate(conversations)]
+        try:
+            await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()), return_when="FIRST_EXCEPTION")
+            # a task that raised has a bug to tell of, before what it left undone
+            bugs = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
+            if bugs:
+                bugs[0].result()
+        finally:
+            late = [task for task in tasks if task.cancel()]
+            await asyncio.gather(*late, return_exceptions=True)
+    return [
+        Reply(None, "timeout", "the time for the batch is over") if task.cancelled() else task.result()
+        for task in tasks
+    ]
+
+
+@asynccontextmanager
+async def _clients(endpoint: Endpoint) -> AsyncIterator[list[AsyncInferenceClient]]:
+    """Clients of the running loop, as many as their pools need for so many requests at once."""
+    from urllib.parse import urlsplit
+
+    from huggingface_hub import AsyncInferenceClient, get_async_session
+
+    host = urlsplit(endpoint.base_url).hostname or ""
+    clients = []
+    async with AsyncExitStack() as stack:
+        for _ in range(-(-endpoint.max_concurrency // POOL)):
+            client = AsyncInferenceClient(
+                base_url=endpoint.base_url, api_key=endpoint.api_key(), timeout=endpoint.timeout
+            )
+            session = await stack.enter_async_context(get_async_session())
+            if not f".{host}".endswith((".huggingface.co", ".hf.co")):
+                # HF_HUB_OFFLINE is about the Hub; the client's hook refuses every other server with it
+                hooks = session.event_hooks
+                hooks["request"] = [
+                    hook for hook in hooks["request"] if hook.__module__ != get_async_session.__module__
+                ]
+                session.event_hooks = hooks
+            client._async_client = session
+            clients.append(client)
+        yield clients
+
+
+async def _asked(endpoint: Endpoint, client: AsyncInferenceClient, messages: list[Message], deadline: float) -> Reply:
+    """The reply to one conversation, after as many tries as are allowed and as the time leaves."""
+    import asyncio
+
+    for attempt in range(endpoint.max_retries + 1):
+        if endpoint.is_spent():
+            return Reply(None, "budget", f"the budget of {endpoint.token_budget} tokens is spent")
+        reply, after = await _tried(endpoint, client, messages)
+        if after is None or attempt == endpoint.max_retries:
+            return reply
+        # jitter: requests that were turned away together do not come back together
+        backoff = min(endpoint.retry_wait * 2.0**attempt, MAX_WAIT) * random.uniform(0.5, 1.0)
+        wait = max(after, backoff)
+        if time.monotonic() + wait >= deadline:
+            return reply
+        endpoint.counts["retries"] += 1
+        await asyncio.sleep(wait)
+    raise AssertionError("the last attempt returns")
+
+
+async def _tried(
+    endpoint: Endpoint, client: AsyncInferenceClient, messages: list[Message]
+) -> tuple[Reply, float | None]:
+    """One try: the reply, and after how many seconds another one makes sense; `None` for never."""
+    import asyncio
+
+    from huggingface_hub import errors
+
+    try:
+        async with asyncio.timeout(endpoint.timeout):  # the client's own limit is for each read: drops would outlast it
+            output = await client.chat_completion([*messages], model=endpoint.model, **endpoint.arguments)
+    except TimeoutError:  # InferenceTimeoutError is one
+        return Reply(None, "timeout", f"no answer within {endpoint.timeout:g} seconds"), 0.0
+    except errors.HfHubHTTPError as error:
+        return _of_status(error)
+    except (getattr(errors, "HTTPError"), ConnectionError) as error:  # noqa: B009 - of httpx or httpx2, by its version
+        return Reply(None, "connection", f"{type(error).__name__}: {error}"), 0.0
+    except (ValueError, RecursionError) as error:  # a body that is no answer, or no JSON
+        return Reply(None, "malformed", f"the endpoint's answer cannot be read: {error}"), 0.0
+    return _of_output(endpoint, output, messages), None
+
+
+def _of_status(error: Any) -> tuple[Reply, float | None]:
+    """The cause that a refusing status has, and when to come back."""
+    status = error.response.status_code
+    known = {408: "timeout", 429: "http_429"}
+    cause = known.get(status, "http_5xx" if status >= 500 else "http_4xx")
+    reply = Reply(None, cause, " ".join(str(error).split()))
+    return reply, (None if cause == "http_4xx" else retry_after(error.response.headers.get("retry-after")))
+
+
+def retry_after(value: str | None) -> float:
+    """Seconds that a header `Retry-After` asks to wait: a number, or a date; 0 where it says nothing.
+
+    Example:
+
+    ```python
+    >>> retry_after("2"), retry_after("soon"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
+    (2.0, 0.0, 0.0)
+
+    ```
+    """
+    from email.utils import parsedate_to_datetime
+
+    if value is None:
+        return 0.0
+    try:
+        if value.strip().replace(".", "", 1).isdigit():
+            return float(value)
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+
+
+def _of_output(endpoint: Endpoint, output: Any, messages: Sequence[Message]) -> Reply:
+    """What a completion says; its tokens are counted."""
+    choices = getattr(output, "choices", None)
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = getattr(choice, "message", None)
+    text = getattr(message, "content", None)
+    used = getattr(getattr(output, "usage", None), "total_tokens", None)
+    if not isinstance(used, int):  # four characters to a token, where the server does not say
+        used = (sum(len(one["content"]) for one in messages) + len(text or "")) // 4
+    endpoint.counts["tokens"] += used
+    if message is None:
+        return Reply(None, "malformed", "the endpoint's answer holds no message")
+    if getattr(choice, "finish_reason", None) == "content_filter" or getattr(message, "refusal", None):
+        return Reply(None, "refused", "the model refused to answer")
+    if not isinstance(text, str) or not text.strip():
+        return Reply(None, "refused", "the model gave an empty answer")
+    return Reply(text)
