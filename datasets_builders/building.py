@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from datasets_builders.converting import REASON, code_version, converted_batch, instructed_batch, source_kind
 from datasets_builders.instructions import check_preset
-from datasets_builders.loading import RawRows, Wanted, raw_rows
+from datasets_builders.loading import GENERATED_ROWS, RawRows, Wanted, most_tries, raw_rows
 from datasets_builders.local_files import LocalPath
 from datasets_builders.registry import evaluation_source, training_source
 from datasets_builders.report import BuildReport
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
 BATCH = 1000
+# In the `info` of a table of evaluation rows, where it outlives `select`, `map` and `filter`: rows of gsm8k do not tell
+# whether they are of its test split.
+EVALUATION_MARK = "evaluation set"
 LARGE_ROWS_BATCH = 50  # of sources that are streamed by default: their rows may be as large as a megabyte
 
 
@@ -63,8 +66,8 @@ def build(
         name (`str` or `Source`): a name in `BUILDERS`, or a source of your own.
         split (`str`, *optional*): a split of the source; by default its training split.
         max_samples (`int`, *optional*): draw so many rows with `seed`, in drawn order; `None` takes all in their order.
-            A source with fewer gives what it has, and the report a warning. Generated rows are taken from the first,
-            10,000 of them for `None`.
+            A source with fewer gives what it has, and the report a warning. Generated rows are taken from the first
+            until there are so many different ones; `None` takes the different ones among the first 10,000.
         streaming (`bool`, *optional*): return an `IterableDataset` that holds few rows at a time; by default for
             sources of tens of GB. Of duplicates the first stays, as the rows to come are not known, and a sample is
             drawn through a buffer of 10,000 rows.
@@ -76,7 +79,8 @@ def build(
         local_path (`str`, `PathLike` or a list, *optional*): JSON, JSON Lines (also gzipped) or parquet files, or
             folders of them, in the Hub's schema, in the place of the Hub.
         seed (`int`): of the draw, and of generated rows.
-        config (`str`, *optional*): configuration of the Hub; by default the source's own, which may be several.
+        config (`str`, *optional*): configuration of the Hub; by default the source's own, which may be several. With
+            `local_path` a folder in it.
         num_proc (`int`, *optional*): processes that convert; a stream has one.
         deduplicate (`bool`): remove duplicate prompts, and all rows of a prompt whose solutions differ.
         allow_noncommercial (`bool`): build sources whose licence forbids commercial use.
@@ -156,6 +160,8 @@ def build_with_report(
     source = source_of(name, evaluation=evaluation).configured(config)
     for argument, value in (("max_samples", max_samples), ("num_proc", num_proc)):
         _check_count(argument, value)
+    if streaming not in (None, True, False):
+        raise ValueError(f"streaming={streaming!r} must be True or False; leave it out for the source's own way")
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"seed={seed!r} must be a whole number")
     if system_prompt is not None and (not isinstance(system_prompt, str) or not system_prompt.strip()):
@@ -163,17 +169,22 @@ def build_with_report(
     report = _report(source, split, config, revision or source.revision, max_samples, seed)
     report.instruction, report.system_prompt = check_preset(instruction), system_prompt
     _check_licence(source, report, allow_noncommercial)
-    report.streaming = source.streaming if streaming is None else bool(streaming)
+    report.streaming = source.streaming if streaming is None else streaming
     wanted = Wanted(split, config, revision, local_path, report.streaming, max_samples, seed)
-    raw = raw_rows(source, wanted)
+    is_read_on = source.generate is not None and report.streaming and max_samples is not None
+    raw = raw_rows(source, replace(wanted, max_samples=most_tries(max_samples or 0)) if is_read_on else wanted)
     report.local_files, report.revision_resolved = raw.files, raw.revision
+    report.files_hash = raw.files_hash
     if local_path is not None:
-        report.revision = None
+        report.revision, report.config = None, config
     draw = not evaluation and source.generate is None
-    deduplicate = deduplicate and not evaluation
+    deduplicate = report.deduplicate = deduplicate and not evaluation
     if report.streaming:
         return Built(_streamed(source, raw, report, deduplicate, draw), report)
-    return Built(_table(source, raw, report, deduplicate, draw, num_proc), report)
+    dataset = _table(source, raw, report, deduplicate, draw, num_proc, wanted)
+    if evaluation:
+        dataset.info.description = EVALUATION_MARK
+    return Built(dataset, report)
 
 
 def source_of(name: str | Source, *, evaluation: bool = False) -> Source:
@@ -183,6 +194,8 @@ def source_of(name: str | Source, *, evaluation: bool = False) -> Source:
         ValueError: For an unknown name, and for an evaluation set where a training source is needed or the reverse.
     """
     if not isinstance(name, Source):
+        if not isinstance(name, str):
+            raise ValueError(f"name={name!r} must be the name of a source, or a Source; `trl-ext data list` shows them")
         return evaluation_source(name) if evaluation else training_source(name)
     if name.evaluation and not evaluation:
         raise ValueError(f"{name.name!r} is an evaluation set and never becomes training data; use build_eval")
@@ -235,14 +248,17 @@ def _streamed(source: Source, raw: RawRows, report: BuildReport, deduplicate: bo
 
 
 def _table(
-    source: Source, raw: RawRows, report: BuildReport, deduplicate: bool, draw: bool, num_proc: int | None
+    source: Source,
+    raw: RawRows,
+    report: BuildReport,
+    deduplicate: bool,
+    draw: bool,
+    num_proc: int | None,
+    wanted: Wanted,
 ) -> Any:
-    from datasets_builders.duplicates import deduplicate as without_duplicates
-
-    dataset = _converted(source, raw, report, num_proc)
-    if deduplicate and len(dataset):
-        dataset, counts = without_duplicates(dataset)
-        report.duplicates, report.disagreeing = counts["duplicate"], counts["disagreeing"]
+    dataset = _distinct(source, raw, report, deduplicate, num_proc)
+    if source.generate is not None and report.max_samples is not None:
+        dataset = _enough(dataset, source, report, deduplicate, num_proc, wanted)
     report.kept = len(dataset)
     report.refuse_empty()
     if report.max_samples is not None:
@@ -262,6 +278,36 @@ def _table(
             },
             desc=f"{source.name}: instructions",
         )
+    return dataset
+
+
+def _distinct(source: Source, raw: RawRows, report: BuildReport, deduplicate: bool, num_proc: int | None) -> Any:
+    """The converted rows, without duplicates where that is asked for."""
+    from datasets_builders.duplicates import deduplicate as without_duplicates
+
+    dataset = _converted(source, raw, report, num_proc)
+    if deduplicate and len(dataset):
+        dataset, counts = without_duplicates(dataset)
+        report.duplicates, report.disagreeing = counts["duplicate"], counts["disagreeing"]
+    return dataset
+
+
+def _enough(
+    dataset: Any, source: Source, report: BuildReport, deduplicate: bool, num_proc: int | None, wanted: Wanted
+) -> Any:
+    """Generated rows of further indices, twice as many each time, until `max_samples` different ones are there.
+
+    The first rows stay the same ones. A level that gives no new row among 10,000 and as many as before is exhausted.
+    """
+    asked = report.max_samples or 0
+    number = asked
+    while len(dataset) < asked and number < most_tries(asked):
+        number, before = 2 * number, len(dataset)
+        report.restart()
+        raw = raw_rows(source, replace(wanted, max_samples=number))
+        dataset = _distinct(source, raw, report, deduplicate, num_proc)
+        if len(dataset) == before and number >= GENERATED_ROWS:
+            break
     return dataset
 
 
@@ -310,7 +356,7 @@ def _sampled(dataset: Any, report: BuildReport, draw: bool) -> Any:
     """The rows of `max_samples`: drawn ones in drawn order, or the first ones."""
     number = min(report.max_samples or 0, len(dataset))
     if number < (report.max_samples or 0):
-        report.warn(f"{report.name}: max_samples={report.max_samples} asks for more rows than there are, {number}")
+        report.warn_of_few(number)
     report.sampled, report.not_sampled = number, len(dataset) - number
     chosen = random.Random(report.seed).sample(range(len(dataset)), number) if draw else range(number)
     return dataset.select(chosen)

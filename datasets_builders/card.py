@@ -10,7 +10,6 @@ from typing import Any
 from datasets_builders.instructions import instruction_text
 from datasets_builders.registry import BUILDERS, EVALUATION_SETS
 from datasets_builders.schema import COLUMNS, kind_of
-from datasets_builders.source import NONCOMMERCIAL
 
 # Licence names that the Hub knows; another one is "other" with a name of its own.
 HUB_LICENCES = frozenset(
@@ -131,7 +130,10 @@ def parts_of(report: Report) -> list[Report]:
 
 def licences(report: Report) -> list[str]:
     """The licences of all parts of a data set, each once, `"unknown"` where none is stated."""
-    return list(dict.fromkeys(str(part.get("licence") or "unknown") for part in parts_of(report)))
+    from datasets_builders.checks import is_unknown_licence
+
+    found = (part.get("licence") for part in parts_of(report))
+    return list(dict.fromkeys("unknown" if is_unknown_licence(name) else str(name) for name in found))
 
 
 def licence_metadata(names: Iterable[str]) -> dict[str, Any]:
@@ -228,10 +230,21 @@ def _sources(parts: Sequence[Report], licence: str | None) -> str:
         text += f"\n\nThis data set is published under {_code(licence)}."
     elif len(parts) > 1:
         text += "\n\nEach row stays under the licence of its source (column `source`)."
+    moving = [str(part.get("name")) for part in parts if _is_moving(part)]
+    if moving:
+        text += (
+            f"\n\nNot pinned: {', '.join(map(_code, moving))}. The newest commit was read, and `report.json` records "
+            "it; a later build into the same folder is refused when another one is newest."
+        )
     closed = [str(part.get("name")) for part in parts if _is_noncommercial(part)]
     if closed:
         text += f"\n\n**Not for commercial use:** {', '.join(map(_code, closed))}."
     return text
+
+
+def _is_moving(part: Report) -> bool:
+    """Whether a part was read from the Hub at whatever commit was the newest."""
+    return bool(part.get("path")) and not (part.get("local_files") or part.get("revision"))
 
 
 def revision_of(part: Report) -> str:
@@ -243,7 +256,9 @@ def revision_of(part: Report) -> str:
 
 
 def _is_noncommercial(part: Report) -> bool:
-    return any(mark in str(part.get("licence")).lower() for mark in NONCOMMERCIAL)
+    from datasets_builders.checks import forbids_commercial_use
+
+    return forbids_commercial_use(part.get("licence"))
 
 
 def _counts(report: Report, num_rows: int) -> str:
@@ -284,14 +299,15 @@ def _decontamination(report: Report) -> str:
     found = dict(report.get("checks") or {}).get("decontamination")
     if not found:
         return "## Decontamination\n\nThis data set was not compared with evaluation sets."
+    missing = dict(found.get("unavailable") or {})
+    note = f"**Not compared with** {', '.join(map(_code, missing))}: not available." if missing else ""
+    if not found.get("by_set"):
+        return f"## Decontamination\n\nNo evaluation set could be compared with.\n\n{note}".rstrip()
     rule = f"mode `{found.get('mode')}`, n = {found.get('n')}, coverage {found.get('coverage')}"
     rows = [(name, f"{count:,}") for name, count in dict(found.get("by_set") or {}).items()]
     text = f"## Decontamination\n\nRows dropped for each evaluation set ({rule}; a row may count for several):"
     text += "\n\n" + table(("evaluation set", "rows dropped"), rows)
-    missing = dict(found.get("unavailable") or {})
-    if missing:
-        text += f"\n\n**Not compared with** {', '.join(map(_code, missing))}: not available."
-    return text
+    return f"{text}\n\n{note}".rstrip()
 
 
 def _template(report: Report, example: Mapping[str, Any] | None) -> str:

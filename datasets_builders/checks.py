@@ -233,6 +233,34 @@ class _Language:
         return verdict
 
 
+def is_unknown_licence(licence: object) -> bool:
+    """Whether the text of a licence, or `None`, names none.
+
+    Example:
+
+    ```python
+    >>> is_unknown_licence(" "), is_unknown_licence("Not stated"), is_unknown_licence("mit")
+    (True, True, False)
+
+    ```
+    """
+    return licence is None or str(licence).strip().lower() in _UNKNOWN
+
+
+def forbids_commercial_use(licence: object) -> bool:
+    """Whether the text of a licence says that it forbids commercial use.
+
+    Example:
+
+    ```python
+    >>> forbids_commercial_use("CC BY-NC 4.0"), forbids_commercial_use("cc-by-4.0")
+    (True, False)
+
+    ```
+    """
+    return _NONCOMMERCIAL.search(str(licence).lower()) is not None
+
+
 def check_licence(source: Source | str, allow_noncommercial: bool = False) -> None:
     """Refuse a licence that forbids commercial use, unless that is allowed, and warn of one that is not known.
 
@@ -260,12 +288,12 @@ def check_licence(source: Source | str, allow_noncommercial: bool = False) -> No
     if not isinstance(licence, str):
         raise ValueError(f"source={source!r:.60} must be a Source or the text of a licence")
     whose = f"{source.name}: " if isinstance(source, Source) else ""
-    if _NONCOMMERCIAL.search(licence.lower()) and not allow_noncommercial:
+    if forbids_commercial_use(licence) and not allow_noncommercial:
         raise ValueError(
             f"{whose}the licence {licence!r} forbids commercial use; pass allow_noncommercial=True "
             "(--allow_noncommercial) where that is no matter"
         )
-    if licence.strip().lower() in _UNKNOWN:
+    if is_unknown_licence(licence):
         warnings.warn(
             f"{whose}no licence is stated ({licence!r}); find out whether you may use and publish the rows",
             stacklevel=2,

@@ -11,7 +11,7 @@ from typing import Any
 
 from datasets_builders.instructions import instructed_prompt
 from datasets_builders.loading import raw_rows_of
-from datasets_builders.schema import COLUMNS, Row, kind_of, row_errors
+from datasets_builders.schema import COLUMNS, Row, kind_of, prompt_text, row_errors, text_hash
 from datasets_builders.source import Source
 
 REASON = "reason"  # column of why there is no row, between conversion and selection
@@ -28,12 +28,15 @@ def converted_rows(
     """For each raw row of a batch its row and `None`, or `None` and the reason why there is none.
 
     Besides the reasons of the conversion there are `not_unicode`, a row with half a surrogate pair, which no file of
-    text can hold, and `invalid_row`, one that breaks the schema, with its first error behind a colon.
+    text can hold, `invalid_row`, one that breaks the schema, with its first error behind a colon, and
+    `evaluation_set`, a problem of MATH-500 in a training source.
     """
     for raw in raw_rows_of(batch, source, seed):
         row, reason = source.convert.explained(raw)
         if row is not None:
             reason = row_fault(row, source_kind(source))
+            if reason is None and not source.evaluation and is_of_math_500(row):
+                reason = "evaluation_set"
         yield (row, None) if reason is None else (None, reason)
 
 
@@ -49,6 +52,13 @@ def row_fault(row: Row, kind: str) -> str | None:
     except UnicodeEncodeError:
         return "not_unicode"
     return None
+
+
+def is_of_math_500(row: Row) -> bool:
+    """Whether a row asks a problem of MATH-500 in the same letters and digits; many sources hold some of them."""
+    from datasets_builders.sources.hendrycks_math import math_500_hashes
+
+    return row["task"] == "math" and text_hash(prompt_text(row)) in math_500_hashes()
 
 
 def texts(row: Mapping[str, Any]) -> Iterator[str]:

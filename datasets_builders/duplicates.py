@@ -8,7 +8,6 @@ import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from datasets_builders._rows import BATCH, Columns, batches, check_rows, selected, user_text
+from datasets_builders.golds import gold_key
 from datasets_builders.ngrams import UNSPACED, Hashes, Numbers, Vocabulary, ngrams
 
 SHINGLE = 5  # words
@@ -50,11 +50,6 @@ _FIGURE = re.compile(
 )
 _SHINGLE_WORD = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 
-_GOLD_SPACE = re.compile(r"[\s$]+|\\(?:left|right|displaystyle)(?![A-Za-z])|\\[,;:! ]")
-_GOLD_FONT = re.compile(r"\\(?:text|textbf|mathbf|mathrm|mbox)\{([^{}]*)\}")
-_GOLD_FRACTION = re.compile(r"\\[dt]frac(?![A-Za-z])")
-_PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
-
 
 def deduplicate(dataset: Any, *, near: bool = False) -> tuple[Any, dict[str, int]]:
     r"""The rows without repeated prompts: of each the first stays, and none where their golds contradict each other.
@@ -63,8 +58,8 @@ def deduplicate(dataset: Any, *, near: bool = False) -> tuple[Any, dict[str, int
     between words, and the marks around formulas. Signs, brackets and the bounds of numbers count, so that "2 - 3",
     "2 + 3" and "23" are three prompts. Rows with a `completion` are compared with it, preferences with their two
     replies: a pair that stands there both ways round contradicts itself. Golds are compared as texts without dollar
-    signs, spaces and fonts, plain numbers by value, `\dfrac` as `\frac`; those of the tasks `code` and `judge`, which
-    are tests and references, contradict nothing.
+    signs, spaces and fonts, plain numbers and fractions by value, `\dfrac` as `\frac`; those of the tasks `code` and
+    `judge`, which are tests and references, contradict nothing.
 
     With `near=True` a row is dropped, too, when an earlier row that stays has nearly its prompt: the same numbers
     (digits and words such as "three"), signs and brackets in the same order, the same gold (but for `judge`), and a
@@ -164,26 +159,6 @@ def _plain(text: str) -> str:
     """The text in lower case with one way to write dashes, quotes, exponents and the bounds of a formula."""
     plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text.translate(_WRITTEN)).casefold()
     return _MATHS.sub("$", plain)
-
-
-def gold_key(gold: str) -> str:
-    r"""A gold in a form that is equal for golds that differ in spaces, dollar signs, fonts or zeros of a number.
-
-    Different answers never get one form; equal ones written otherwise (`\frac12` and `0.5`) get two.
-
-    Example:
-
-    ```python
-    >>> gold_key("$5.0$"), gold_key(r"$\left( 3, \dfrac{1}{2} \right)$"), gold_key("$-5$")
-    ('5', '(3,\\frac{1}{2})', '-5')
-
-    ```
-    """
-    bare = _GOLD_FRACTION.sub(r"\\frac", _GOLD_FONT.sub(r"\1", _GOLD_SPACE.sub("", gold)))
-    if _PLAIN_NUMBER.fullmatch(bare):
-        number = Decimal(bare).normalize()
-        return f"{abs(number) if number == 0 else number:f}"
-    return bare or gold
 
 
 def _digest(*texts: str) -> bytes:

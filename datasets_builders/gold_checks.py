@@ -10,6 +10,7 @@ from typing import Any
 
 from datasets_builders._rows import batches, check_rows, column_names, selected
 from datasets_builders.schema import RL_TASKS
+from reward_funcs.base import Batch
 from reward_funcs.check import GoldFailure, GoldReport, check_golds
 from reward_funcs.countdown import MAX_SOLVED
 
@@ -40,8 +41,9 @@ def verify_golds(dataset: Any, *, drop_failing: bool = False) -> tuple[Any, dict
     Rows of the tasks `math`, `choice` and `countdown` go through [`~reward_funcs.check_golds`] with `accuracy_reward`,
     `choice_reward` and `countdown_reward`; a gold that no completion can answer, such as a puzzle without a solution,
     fails as well (one of more than six numbers counts as `unchecked`). Of the others the form is checked: of `code` and
-    `instruction` the JSON, with its tests or constraints, and of `judge` that something is written there. Such a row
-    may still hold tests that nothing passes.
+    `instruction` the JSON, with its tests or constraints, and of `judge` that something is written there. A gold whose
+    constraints `instruction_reward` cannot judge fails with its reason, such as `unknown_constraint`. Such a row may
+    still hold tests that nothing passes, or constraints that exclude each other.
 
     Args:
         dataset (`Dataset | list[dict]`): rows with the columns `solution` and `task`. A stream is refused: rows are
@@ -155,9 +157,19 @@ def _form_report(task: str, rows: Iterator[Mapping[str, Any]]) -> GoldReport:
     failures, total = [], 0
     for total, row in enumerate(rows, 1):
         fault = form_fault(task, row["solution"])
+        if not fault and task == "instruction":
+            fault = _unjudged(row["solution"])
         if fault:
             failures.append(GoldFailure(total - 1, row["solution"], "", None, fault))
     return GoldReport((total - len(failures)) / total, failures, total)
+
+
+def _unjudged(solution: str) -> str:
+    """Why the reward of instructions gives nothing for this gold, `""` where it judges; the completion is no matter."""
+    from reward_funcs import instruction_reward
+
+    (grade,) = instruction_reward.grade(Batch([""], {"solution": [solution]}))
+    return "" if grade.reward is not None else grade.reason
 
 
 def form_fault(task: str, solution: Any) -> str:

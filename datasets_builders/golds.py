@@ -186,6 +186,94 @@ def boxed_gold(solution: str) -> tuple[str, str]:
     return answer, math_gold(answer)
 
 
+# boxes in a problem: one that holds more or longer ones is no problem
+MAX_BOXES, MAX_BOXED = 100, 1000
+_BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
+
+
+def is_boxed(gold: str, text: str) -> bool:
+    r"""Whether a `\boxed{}` of a text, one of the last hundred, holds a gold: a problem with its solution.
+
+    Args:
+        gold (`str`): as [`math_gold`] gives it.
+        text (`str`): a problem. Numbers outside of boxes are not looked at.
+
+    Example:
+
+    ```python
+    >>> is_boxed("$573$", r"Find $n$. <details>It is $\boxed{573}$.</details>"), is_boxed("$5$", "Add 5 and 0.")
+    (True, False)
+
+    ```
+    """
+    if "box" not in text:
+        return False
+    key = gold_key(gold)
+    starts = [match.end() - 1 for match in _BOX.finditer(text)][-MAX_BOXES:]
+    return any(_box_key(text[start : start + MAX_BOXED]) == key for start in starts)
+
+
+def _box_key(text: str) -> str | None:
+    """The key of the group that a text begins with; `None` for one that does not end, or holds no answer."""
+    end = _group_end(text, 0)
+    if end is None:
+        return None
+    try:
+        return gold_key(math_gold(text[1 : end - 1]))
+    except Drop:  # an empty box, to be filled in
+        return None
+
+
+_GOLD_SPACE = re.compile(r"[\s$]+|\\(?:left|right|displaystyle)(?![A-Za-z])|\\[,;:! ]")
+# a space between digits that separates no thousands: "1 1/2" is not 11/2
+_GOLD_GAP = re.compile(r"(?<=[0-9])(?:[\s$]|\\[,;:! ])+(?=[0-9])(?![0-9]{3}(?![0-9/]))")
+_GOLD_FONT = re.compile(r"\\(?:text|textbf|mathbf|mathrm|mbox)\{([^{}]*)\}")
+_GOLD_FRACTION = re.compile(r"\\[dt]frac(?![A-Za-z])")
+_PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
+_WHOLE = r"(?:\{([-+]?[0-9]{1,40})\}|([0-9]))"
+_PLAIN_FRACTION = re.compile(rf"([-+]?)(?:\\frac{_WHOLE}{_WHOLE}|([0-9]{{1,40}})/([0-9]{{1,40}}))")
+
+
+def gold_key(gold: str) -> str:
+    r"""A gold in a form that is equal for golds that differ in spaces, dollar signs, fonts or the way of a number.
+
+    Decimals and fractions of whole numbers are compared by their exact value, in lowest terms: `1/2`, `\frac12`, `2/4`
+    and `0.50` get one form, and 0.333 is no third. Different answers never get one form; equal ones that are written in
+    other ways (`\sqrt4` and `2`) get two.
+
+    Args:
+        gold (`str`): a gold, with or without dollar signs.
+
+    Returns:
+        `str`: not empty, unless the gold is.
+
+    Example:
+
+    ```python
+    >>> gold_key("$5.0$"), gold_key(r"$\left( 3, \dfrac{1}{2} \right)$"), gold_key(r"$-\frac{2}{4}$"), gold_key("-0.5")
+    ('5', '(3,\\frac{1}{2})', '-1/2', '-1/2')
+
+    ```
+    """
+    bare = _GOLD_SPACE.sub("", _GOLD_GAP.sub("|", _GOLD_FONT.sub(r"\1", gold)))
+    bare = _GOLD_FRACTION.sub(r"\\frac", bare)
+    number = _plain_number(bare)
+    return (bare or gold) if number is None else str(number)
+
+
+def _plain_number(text: str) -> Fraction | None:
+    """The value of a decimal, or of a fraction of whole numbers; `None` for anything else."""
+    if _PLAIN_NUMBER.fullmatch(text):
+        return Fraction(Decimal(text))
+    match = _PLAIN_FRACTION.fullmatch(text)
+    if match is None:
+        return None
+    top, bottom = int(match[2] or match[3] or match[6]), int(match[4] or match[5] or match[7])
+    if not bottom:
+        return None
+    return Fraction(-top if match[1] == "-" else top, bottom)
+
+
 def pass_rate(value: Any) -> float | None:
     """A share of right answers in [0, 1] from a number or a text such as `"3/8"`; `None` for anything else.
 

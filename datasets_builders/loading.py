@@ -11,17 +11,28 @@ from pathlib import Path
 from typing import Any
 
 from datasets_builders._text import first_line, hint
-from datasets_builders.local_files import LoadingError, LocalPath, data_files, file_facts, json_row, json_texts
+from datasets_builders.local_files import (
+    LoadingError,
+    LocalPath,
+    data_files,
+    file_facts,
+    hash_of_facts,
+    json_row,
+    json_texts,
+    listed,
+)
 from datasets_builders.source import Source
 
 # The one column of rows that are kept as JSON text, and of rows that a procedural source is yet to make.
 JSON_COLUMN, INDEX_COLUMN = "__json__", "__index__"
 GENERATED_ROWS = 10_000  # of a procedural source, where no number is asked for
+MAX_TRIES = 32  # generated rows for each different one that is asked for
 # Where the rows of a procedural test split begin: no train split reaches so far.
 TEST_START = 10**12
 LOOKED_AT = 100  # rows of a JSON file in which a column must show up
 # Rows of a stream that are read at once: rows of code sources have up to a megabyte each.
 STREAM_BATCH = 32
+STREAM_BYTES = 1 << 20  # of each column of a parquet file that a stream reads at once
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 RawRow = Mapping[str, Any]
@@ -37,12 +48,14 @@ class RawRows:
         revision (`str`, *optional*): commit of the Hub that the rows are of, where it is known.
         files (`tuple[str, ...]`): names of the local files.
         where (`str`): how a message calls the place that they are read from.
+        files_hash (`str`, *optional*): hash of the content of the local files.
     """
 
     dataset: Any
     revision: str | None = None
     files: tuple[str, ...] = ()
     where: str = ""
+    files_hash: str | None = None
 
     def batches(self) -> Iterator[Mapping[str, list[Any]]]:
         """The rows of a stream, `STREAM_BATCH` at a time; errors of the place that they are read from have a remedy."""
@@ -167,6 +180,11 @@ def _indices(source: Source, wanted: Wanted) -> Any:
     return _generated(_index_rows, {"start": start, "stop": start + number}, "int64", INDEX_COLUMN, wanted.streaming)
 
 
+def most_tries(number: int) -> int:
+    """How many rows are generated, at most, for `number` different ones: a level may have fewer than are asked for."""
+    return max(GENERATED_ROWS, MAX_TRIES * number)
+
+
 def _index_rows(start: int, stop: int) -> Iterator[dict[str, int]]:
     for index in range(start, stop):
         yield {INDEX_COLUMN: index}
@@ -195,14 +213,29 @@ def _local_rows(source: Source, wanted: Wanted) -> RawRows:
         raise ValueError("local_path is missing")
     if wanted.revision is not None:
         raise ValueError(f"revision={wanted.revision!r} is of the Hub and does not go with local_path; leave one out")
+    _check_local_config(source, wanted.local_path, wanted.config)
     files = _local_files(source, wanted.local_path, wanted.split, wanted.config)
     names = tuple(file.name for file in files)
     where = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    if files[0].suffix == ".parquet":
-        return RawRows(_parquet_rows(source, files, wanted.streaming, where), files=names, where=where)
+    if files[0].suffix.lower() == ".parquet":
+        rows = _parquet_rows(source, files, wanted.streaming, where)
+        return RawRows(rows, files=names, where=where, files_hash=hash_of_facts(tuple(file_facts(files))))
     _check_first(source, _json_rows(file_facts(files)), where)
     rows = _generated(_json_rows, {"files": tuple(file_facts(files))}, "string", JSON_COLUMN, wanted.streaming)
-    return RawRows(rows, files=names, where=where)
+    return RawRows(rows, files=names, where=where, files_hash=hash_of_facts(tuple(file_facts(files))))
+
+
+def _check_local_config(source: Source, local_path: LocalPath, config: str | None) -> None:
+    """Refuse a configuration that the local files do not have: they would be read as they are, whatever it says."""
+    if config is None:
+        return
+    if not all((Path(path).expanduser() / config).is_dir() for path in listed(local_path)):
+        known = [name for name in _configs(source) if name is not None]
+        meant = hint(config, known) if config not in known and known else "; leave config out"
+        raise LoadingError(
+            f"config={config!r} is no folder in local_path, whose files are read as they are whatever their "
+            f"configuration{meant}"
+        )
 
 
 def _local_files(source: Source, local_path: LocalPath, split: str | None, config: str | None) -> list[Path]:
@@ -240,18 +273,61 @@ def _parquet_rows(source: Source, files: Sequence[Path], streaming: bool, where:
     import pyarrow.parquet as pq
     from pyarrow import ArrowInvalid
 
+    types: dict[str, Any] = {}
+    num_rows = 0
     for file in files:
         try:
-            names = list(pq.read_schema(file).names)
+            facts = pq.read_metadata(file)
         except (ArrowInvalid, OSError) as error:
             raise LoadingError(
                 f"{file.name} is no parquet file or not a whole one ({first_line(error)}); get the file again"
             ) from None
-        check_columns(source, names, file.name)
-    options: dict[str, Any] = {"columns": wanted_columns(source, names), "data_files": [str(file) for file in files]}
+        schema = facts.schema.to_arrow_schema()
+        check_columns(source, schema.names, file.name)
+        types = {name: schema.field(name) for name in schema.names} | types
+        num_rows += facts.num_rows
+    if not num_rows:
+        raise LoadingError(f"{where} holds no rows; give a file with rows of {source.name!r}")
+    columns = wanted_columns(source, types)
     if streaming:
-        options["batch_size"] = STREAM_BATCH
+        return _parquet_stream(files, [types[name] for name in columns])
+    options = {"columns": columns, "data_files": [str(file) for file in files]}
     return _read(_builder("parquet", where, **options), "train", streaming, where)
+
+
+def _parquet_stream(files: Sequence[Path], fields: Sequence[Any]) -> Any:
+    """Rows of local parquet in the memory of a few pages: the scanner of `datasets` holds twice a row group of it."""
+    import pyarrow as pa
+    from datasets import Features, IterableDataset
+
+    features = Features.from_arrow_schema(pa.schema(fields))
+    arguments = {"files": tuple(map(str, files)), "columns": tuple(features)}
+    return IterableDataset.from_generator(_parquet_examples, features=features, gen_kwargs=arguments)
+
+
+def _parquet_examples(files: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    empty = dict.fromkeys(columns)
+    for name in files:
+        with pq.ParquetFile(name, pre_buffer=False, buffer_size=STREAM_BYTES) as file:
+            wanted = [column for column in columns if column in file.schema_arrow.names]
+            for batch in file.iter_batches(STREAM_BATCH, columns=wanted, use_threads=False):
+                for row in batch.to_pylist():
+                    yield empty | row
+
+
+def _hold_few_rows(config: Any) -> None:
+    """Let a stream of parquet decode few rows at a time, from a small window of the file.
+
+    By default all columns of a row group are read ahead and decoded at once, which may be a GB.
+    """
+    from pyarrow.dataset import ParquetFragmentScanOptions
+
+    config.batch_size = STREAM_BATCH
+    config.fragment_scan_options = ParquetFragmentScanOptions(
+        pre_buffer=False, use_buffered_stream=True, buffer_size=STREAM_BYTES
+    )
 
 
 # The Hub
@@ -331,8 +407,8 @@ def _hub_part(source: Source, builder: Any, split: str, streaming: bool, where: 
     check_columns(source, names, where)
     columns = wanted_columns(source, names)
     if streaming and hasattr(builder.config, "batch_size"):
-        # parquet: by default a stream decodes all columns of a whole row group at once, which may be a GB
-        builder.config.columns, builder.config.batch_size = columns, STREAM_BATCH
+        builder.config.columns = columns
+        _hold_few_rows(builder.config)
         rows = _read(builder, split, streaming, where)
     return rows.select_columns(columns)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -42,25 +44,50 @@ def data_files(local_path: LocalPath, splits: Sequence[str] = (), folders: Seque
     Raises:
         LoadingError: For a path that is not there, a suffix that is not read, and a folder without data.
     """
-    paths = [local_path] if isinstance(local_path, (str, PathLike)) else list(local_path)
+    paths = listed(local_path)
     if not paths:
         raise LoadingError("local_path=[] names no file; give a file, a folder or a list of files")
     files = [file for path in paths for file in _files(Path(fspath(path)).expanduser(), splits, folders)]
-    if len({file.suffix == ".parquet" for file in files}) > 1:
+    if len({file.suffix.lower() == ".parquet" for file in files}) > 1:
         raise LoadingError(
             f"local_path={_shown(local_path)} holds JSON and parquet files; name the files of one kind in a list"
         )
     return files
 
 
+def listed(local_path: LocalPath) -> list[str | PathLike[str]]:
+    """The paths of `local_path`, one or several.
+
+    Raises:
+        LoadingError: For anything else.
+    """
+    paths = [local_path] if isinstance(local_path, (str, PathLike)) else local_path
+    if not isinstance(paths, Sequence) or not all(isinstance(path, (str, PathLike)) for path in paths):
+        raise LoadingError(f"local_path={local_path!r} is no path; give a file, a folder or a list of files")
+    return list(paths)
+
+
 def _files(path: Path, splits: Sequence[str], folders: Sequence[str]) -> list[Path]:
+    _refuse_link(path)
     if path.is_dir():
         return _folder_files(path, splits, folders)
     if not path.exists():
         raise LoadingError(f"local_path={_shown(path)} does not exist; give a file, a folder or a list of files")
-    if not path.name.endswith(SUFFIXES):
+    if not path.name.lower().endswith(SUFFIXES):
         raise LoadingError(f"local_path={_shown(path)} is none of {', '.join(SUFFIXES)}; convert it to one of them")
     return [path]
+
+
+def _refuse_link(path: Path) -> None:
+    """Refuse a link that leads nowhere or to itself, which `exists` takes for a file that is not there."""
+    if path.is_symlink():
+        try:
+            path.resolve(strict=True)
+        except (OSError, RuntimeError):  # Python up to 3.12 has the latter for a loop
+            raise LoadingError(
+                f"local_path: {path.name} is a link that leads nowhere or to itself; remove it, or name the files to "
+                "read in a list"
+            ) from None
 
 
 def _folder_files(path: Path, splits: Sequence[str], folders: Sequence[str]) -> list[Path]:
@@ -70,8 +97,15 @@ def _folder_files(path: Path, splits: Sequence[str], folders: Sequence[str]) -> 
     files = sorted(
         file
         for file in path.iterdir()
-        if file.name.endswith(SUFFIXES) and file.name not in _NO_DATA and not file.name.startswith(".")
+        if file.name.lower().endswith(SUFFIXES) and file.name not in _NO_DATA and not file.name.startswith(".")
     )
+    for file in files:
+        _refuse_link(file)
+        if file.is_dir():
+            raise LoadingError(
+                f"{file.name} in local_path={_shown(path)} is a folder under the name of a data file; rename it, or "
+                "name the files to read in a list"
+            )
     if not files and (path / "data").is_dir():
         return _folder_files(path / "data", splits, ())
     if not files:
@@ -112,6 +146,25 @@ def file_facts(files: Sequence[Path]) -> list[tuple[str, int, int]]:
     return [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
+def file_hash(paths: Iterable[str | PathLike[str]]) -> str:
+    """`"sha256:..."` of the content of files, in their order: the revision of local files."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
+@lru_cache(maxsize=256)
+def hash_of_facts(facts: tuple[tuple[str, int, int], ...]) -> str:
+    """[`file_hash`] of the files of [`file_facts`], read once as long as their sizes and times stay."""
+    try:
+        return file_hash(path for path, *_ in facts)
+    except PermissionError as error:
+        name = Path(str(error.filename)).name
+        raise LoadingError(f"{name} may not be read; change its permissions or give another copy") from None
+
+
 def json_texts(file: str | Path) -> Iterator[str]:
     """The JSON text of each row of a file: a line of JSON Lines, or an item of one list.
 
@@ -131,7 +184,7 @@ def json_texts(file: str | Path) -> Iterator[str]:
     name = str(file).rpartition("/")[2]
     try:
         with _opened(file) as stream:
-            if name.removesuffix(".gz").endswith(".jsonl"):
+            if name.lower().removesuffix(".gz").endswith(".jsonl"):
                 yield from _lines(stream, name)
             else:
                 yield from _items(_Window(stream), name)
@@ -149,7 +202,7 @@ def _opened(file: str | Path) -> TextIO:
         import fsspec
 
         return cast(TextIO, fsspec.open(path, "rt", encoding="utf-8-sig", compression="infer").open())
-    if path.endswith(".gz"):
+    if path.lower().endswith(".gz"):
         return cast(TextIO, gzip.open(path, "rt", encoding="utf-8-sig"))
     return open(path, encoding="utf-8-sig")
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasets_builders._text import hint
-from datasets_builders.building import Built, build, build_with_report, source_of
+from datasets_builders.building import EVALUATION_MARK, Built, build_with_report, source_of
 from datasets_builders.converting import code_version, source_kind
 from datasets_builders.loading import local_facts
 from datasets_builders.local_files import LocalPath
+from datasets_builders.registry import BUILDERS, EVALUATION_SETS
 from datasets_builders.report import BuildReport, MixReport
 from datasets_builders.schema import COLUMNS, Row, features
 from datasets_builders.source import Source
@@ -56,6 +60,11 @@ _NOT_OPTIONS = {
     "local_path": "give the files by name of the source in local_paths=",
     "streaming": "large sources are streamed anyway, and the result is a Dataset",
 }
+
+# What a stream that was written to the cache counted, in a file beside its rows, and until then here by source.
+_COUNTS_FILE = "counts.json"
+_COUNTS = ("loaded", "dropped", "duplicates", "disagreeing", "sampled", "not_sampled", "kept", "complete", "warnings")
+_READ: dict[str, BuildReport] = {}
 
 Weight = int | float
 Part = Any  # a weight, or a pair of a `Dataset` and a weight
@@ -211,7 +220,7 @@ def mix_with_report(
         parts = {name: _drawn(part, counts[name], seed) for name, part in parts.items()}
     exact = {name: _exactly(name, part.dataset, counts[name], allow_fewer, repeat) for name, part in parts.items()}
     dataset = _joined(exact, seed)
-    report = MixReport(seed=seed, kept=len(dataset), parts=[part.report for part in parts.values()])
+    report = MixReport(seed=seed, kept=len(dataset), weights=weights, parts=[part.report for part in parts.values()])
     for name, part in parts.items():
         if len(exact[name]) > len(part.dataset):
             report.warnings.append(f"{name}: {len(part.dataset)} rows were repeated to {len(exact[name])}")
@@ -232,6 +241,10 @@ def _check(
     for name, remedy in _NOT_OPTIONS.items():
         if name in options:
             raise ValueError(f"{name}= is no argument of mix; {remedy}")
+    known = [name for name in inspect.signature(build_with_report).parameters if name not in ("name", "evaluation")]
+    for name in options:
+        if name not in known:
+            raise ValueError(f"{name}= is no argument of mix{hint(name, known)}")
 
 
 def _dataset(part: Part) -> Any:
@@ -245,8 +258,17 @@ def _weight(name: str, part: Part) -> Weight:
         raise ValueError(f"{name}: {value!r} must be a number of rows of at least 1, or a share in (0, 1]")
     if isinstance(part, tuple):
         _kind_of_columns(name, part[0])
+        _refuse_evaluation(name, part[0])
     weight: Weight = value
     return weight
+
+
+def _refuse_evaluation(name: str, dataset: Any) -> None:
+    """Refuse rows of an evaluation set: by their column `source`, and by the mark of a table of `build_eval`."""
+    only = [source for source in dataset.unique("source") if source in EVALUATION_SETS and source not in BUILDERS]
+    if only or dataset.info.description == EVALUATION_MARK:
+        whose = f"of {only[0]!r}, an evaluation set," if only else "of build_eval, an evaluation set,"
+        raise ValueError(f"{name}: its rows are {whose} which never becomes training data; leave them out")
 
 
 def _counts(weights: Mapping[str, Weight], total: int | None) -> dict[str, int] | None:
@@ -348,14 +370,25 @@ def _written(source: Source, options: dict[str, Any]) -> Built:
         if isinstance(error.__cause__, ValueError):
             raise error.__cause__ from None
         raise
-    built.report.kept = built.report.sampled = len(dataset)
-    built.report.warn(f"{source.name}: read as a stream until there were rows enough; what was dropped is not counted")
+    _take_counts(built.report, Path(dataset.cache_files[0]["filename"]).with_name(_COUNTS_FILE))
+    built.report.warn(f"{source.name}: read as a stream until there were rows enough; later rows are not counted")
     return Built(dataset, built.report)
 
 
 def _stream_rows(source: Source, options: dict[str, Any], stamp: Any) -> Iterator[Row]:
     """`stamp` is not read: with another one the cache has another entry."""
-    yield from build(source, **options)
+    built = build_with_report(source, **options)
+    yield from built.dataset
+    _READ[source.name] = built.report
+
+
+def _take_counts(report: BuildReport, file: Path) -> None:
+    """Counts of the pass that wrote the rows: of this process, or of the one that left them beside the rows."""
+    read = _READ.pop(report.name, None)
+    if read is not None:
+        file.write_text(json.dumps({name: getattr(read, name) for name in _COUNTS}), encoding="utf-8")
+    for name, value in json.loads(file.read_text(encoding="utf-8")).items():
+        setattr(report, name, value)
 
 
 def _exactly(name: str, dataset: Any, count: int, allow_fewer: bool, repeat: bool) -> Any:

@@ -102,10 +102,18 @@ def check_push(repo_id: str, report: Any, *, licence: str | None = None, allow_u
     """
     from huggingface_hub import constants
 
+    from datasets_builders.checks import is_unknown_licence
+
     if not isinstance(repo_id, str) or not repo_id.strip():
         raise SavingError(f"repo_id={repo_id!r} names no repository; give user/name")
     facts = report_dict(report)
-    if not (licence or facts.get("publish_licence")) and not allow_unknown_licence and "unknown" in licences(facts):
+    given = licence if licence is not None else facts.get("publish_licence")
+    if given is not None and is_unknown_licence(given) and not allow_unknown_licence:
+        raise SavingError(
+            f"licence={given!r} (--licence) names no licence; give one, such as cc-by-4.0, or "
+            "--allow_unknown_licence (allow_unknown_licence=True)"
+        )
+    if given is None and not allow_unknown_licence and "unknown" in licences(facts):
         raise SavingError(
             f"{_unlicensed(facts)} states no licence, so it is not pushed; find it out and give it with --licence "
             "(licence=...), or --allow_unknown_licence (allow_unknown_licence=True)"
@@ -123,8 +131,10 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 
 def _unlicensed(report: Mapping[str, Any]) -> str:
+    from datasets_builders.checks import is_unknown_licence
+
     parts = report.get("parts") or [report]
-    return ", ".join(repr(part.get("name")) for part in parts if (part.get("licence") or "unknown") == "unknown")
+    return ", ".join(repr(part.get("name")) for part in parts if is_unknown_licence(part.get("licence")))
 
 
 def _refusal(repo_id: str, error: Exception) -> str:

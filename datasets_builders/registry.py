@@ -104,6 +104,12 @@ def training_source(name: str) -> Source:
         raise ValueError(
             f"{name!r} is an evaluation set and never becomes training data; use build_eval({name!r}) to evaluate on it"
         )
+    evaluation = _close(name, EVALUATION_SETS)
+    if evaluation is not None and _close(name, BUILDERS) is None:
+        raise ValueError(
+            f"unknown source {name!r}; did you mean the evaluation set {evaluation!r}? It never becomes training data: "
+            f"use build_eval({evaluation!r})"
+        )
     raise ValueError(f"unknown source {name!r}{_hint(name, BUILDERS)}")
 
 
@@ -121,5 +127,9 @@ def evaluation_source(name: str) -> Source:
 
 
 def _hint(name: str, names: Mapping[str, Source]) -> str:
-    close = difflib.get_close_matches(str(name).lower().replace("-", "_"), names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; choose one of {', '.join(names)}"
+    close = _close(name, names)
+    return f"; did you mean {close!r}?" if close else f"; choose one of {', '.join(names)}"
+
+
+def _close(name: str, names: Mapping[str, Source]) -> str | None:
+    return next(iter(difflib.get_close_matches(str(name).lower().replace("-", "_"), names, n=1)), None)

@@ -20,6 +20,8 @@ class BuildReport:
         revision_resolved (`str`, *optional*): commit that was read, where it is known.
         licence (`str`): licence of the data.
         local_files (`tuple[str, ...]`): names of the local files that were read in the place of the Hub.
+        files_hash (`str`, *optional*): hash of their content.
+        deduplicate (`bool`): whether duplicate prompts were removed.
         instruction (`str`): preset appended to the prompts.
         system_prompt (`str`, *optional*): first turn of the prompts.
         seed (`int`): seed of the sample, and of the rows of a procedural source.
@@ -45,6 +47,8 @@ class BuildReport:
     revision_resolved: str | None = None
     licence: str = "unknown"
     local_files: tuple[str, ...] = ()
+    files_hash: str | None = None
+    deduplicate: bool = True
     instruction: str = "none"
     system_prompt: str | None = None
     seed: int = 42
@@ -82,6 +86,17 @@ class BuildReport:
         if sentence not in self.warnings:
             self.warnings.append(sentence)
 
+    def warn_of_few(self, number: int) -> None:
+        """Warn that there are fewer rows than `max_samples` asks for."""
+        there = f"max_samples={self.max_samples} asks for more rows than there are, {number}"
+        if self.path is None and not self.local_files:
+            level = f" of level {self.config!r}" if self.config else ""
+            there = (
+                f"max_samples={self.max_samples} asks for more different rows{level} than are found, {number} among "
+                f"{self.loaded} generated ones; ask for fewer or for a higher level"
+            )
+        self.warn(f"{self.name}: {there}")
+
     def refuse_empty(self) -> None:
         """Refuse a result without rows.
 
@@ -110,6 +125,7 @@ class MixReport:
         name (`str`): name of the mixture.
         seed (`int`): seed of the draws and of the shuffle.
         kept (`int`): rows of the result.
+        weights (`dict[str, int | float]`): rows or share of each source, as asked for.
         parts (`list[BuildReport]`): the report of each source, in their order.
         warnings (`list[str]`): those of the sources, and of rows that were repeated.
     """
@@ -117,11 +133,13 @@ class MixReport:
     name: str = "mixture"
     seed: int = 42
     kept: int = 0
+    weights: dict[str, int | float] = field(default_factory=dict)
     parts: list[BuildReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; `instruction` and `system_prompt` are those of the first source."""
         first = {name: getattr(part, name) for part in self.parts[:1] for name in ("instruction", "system_prompt")}
-        own = {"name": self.name, "seed": self.seed, "kept": self.kept, "warnings": list(self.warnings)}
+        own: dict[str, Any] = {"name": self.name, "seed": self.seed, "kept": self.kept, "weights": dict(self.weights)}
+        own["warnings"] = list(self.warnings)
         return own | first | {"parts": [part.to_dict() for part in self.parts]}

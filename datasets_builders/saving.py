@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets_builders.card import dataset_card, parts_of
+from datasets_builders.local_files import file_hash as file_hash
 
 REPORT = "report.json"
 CONFIG = "config_resolved.yaml"
@@ -94,14 +95,18 @@ def save(
 
     Raises:
         SavingError: For a folder with other content, a finished one from other settings or from another commit of the
-            source, one that another process is writing, and a data set without rows.
+            source or with other rows, one that another process is writing, a data set without rows, and a licence that
+            is blank. Rows are compared where the data set is a table; a stream would have to be read for it.
     """
+    if licence is not None and not licence.strip():
+        raise SavingError(f"licence={licence!r} (--licence) is blank; name a licence, or leave it out")
     folder = Path(output_dir).expanduser().absolute()
     facts = report_dict(report)
     wanted = content_settings(settings if settings is not None else _settings_of(facts))
     revision = source_revision or revision_of_build(facts)
     done = finished(folder, wanted, revision, overwrite=overwrite)
     if done is not None:
+        _refuse_other_rows(dataset, done, output_dir)
         return done
     with _partial(folder) as partial:
         written = write_rows(dataset, partial, split=split, shard_bytes=shard_bytes)
@@ -213,24 +218,68 @@ def settings_hash(settings: Mapping[str, Any]) -> str:
 
 def revision_of_build(report: Mapping[str, Any]) -> str | None:
     """The commits that a build, or each part of a mix, was read at, in one text; `None` where one is not known."""
-    found = [part.get("source_revision") or part.get("revision_resolved") for part in parts_of(report)]
+    names = ("source_revision", "revision_resolved", "files_hash")
+    found = [next(filter(None, map(part.get, names)), None) for part in parts_of(report)]
     return "+".join(map(str, found)) if all(found) else None
-
-
-def file_hash(paths: Sequence[str | os.PathLike[str]]) -> str:
-    """`"sha256:..."` of the content of files, in their order: the revision of local files."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with open(path, "rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return f"sha256:{digest.hexdigest()[:16]}"
 
 
 def _settings_of(report: Mapping[str, Any]) -> dict[str, Any]:
     names = ("name", "config", "split", "revision", "instruction", "system_prompt", "seed", "max_samples", "streaming")
     if report.get("parts"):
-        return {"parts": [_settings_of(part) for part in parts_of(report)], "seed": report.get("seed")}
-    return {name: report.get(name) for name in names} | {"local_files": report.get("local_files")}
+        mixture = {"seed": report.get("seed"), "weights": report.get("weights")}
+        return mixture | {"parts": [_settings_of(part) for part in parts_of(report)]}
+    # told only where duplicates stay: `content_settings` leaves out what is off
+    more = {"local_files": report.get("local_files"), "keep_duplicates": report.get("deduplicate") is False}
+    return {name: report.get(name) for name in names} | more
+
+
+def _refuse_other_rows(dataset: Any, there: Saved, output_dir: str | os.PathLike[str]) -> None:
+    """Refuse a table whose rows are not those of the folder, though all that the report names agrees."""
+    if not hasattr(dataset, "__len__"):
+        return
+    before = there.report.get("content")
+    if len(dataset) != there.num_rows:
+        difference = f"{there.num_rows:,} there, {len(dataset):,} now"
+    elif before is not None and before != _content_of(dataset):
+        difference = f"as many, {there.num_rows:,}, but not the same ones or in another order"
+    else:
+        return
+    raise SavingError(
+        f"output_dir={output_dir} holds other rows than this data set ({difference}), from the same settings and "
+        "source; give a new folder, or --overwrite (overwrite=True) to put these in their place"
+    )
+
+
+def _content_of(dataset: Any) -> str:
+    content = _Content()
+    if dataset.features is not None:
+        schema = dataset.features.arrow_schema
+        for rows in dataset.with_format("arrow").iter(batch_size=BATCH_ROWS):
+            content.add(rows.cast(schema))
+    return content.hash
+
+
+class _Content:
+    """A hash of columns and rows, which come in batches of `BATCH_ROWS`."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def add(self, rows: Any) -> None:
+        """Add a table."""
+        import pyarrow as pa
+
+        # a copy: of a slice the file format writes neighbouring bytes, too. So equal rows make equal bytes
+        plain = rows.replace_schema_metadata(None).take(pa.array(range(rows.num_rows))).combine_chunks()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, plain.schema) as writer:
+            writer.write_table(plain)
+        self._digest.update(sink.getvalue())
+
+    @property
+    def hash(self) -> str:
+        """Of what was added so far."""
+        return f"sha256:{self._digest.hexdigest()[:16]}"
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -305,17 +354,27 @@ def _swap(partial: Path, folder: Path) -> Path | None:
         os.replace(partial, folder)
         return None
     old = _sibling(folder, "old")
+    if old.exists() and not _is_ours(old):
+        os.replace(old, _free_name(folder))
     shutil.rmtree(old, ignore_errors=True)
-    is_ours = load_report(folder) is not None or not any(folder.iterdir())
-    os.replace(folder, old)
+    # straight to its last name: whatever ends this process, nothing of others ever has the name that is deleted
+    kept = None if _is_ours(folder) else _free_name(folder)
+    os.replace(folder, kept or old)
     os.replace(partial, folder)
-    if is_ours:
+    if kept is None:
         shutil.rmtree(old, ignore_errors=True)
-        return None
+    return kept
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a build wrote a folder, or it is empty."""
+    return folder.is_dir() and (load_report(folder) is not None or not any(folder.iterdir()))
+
+
+def _free_name(folder: Path) -> Path:
     number = 1
     while (kept := folder.with_name(f"{folder.name}.replaced-{number}")).exists():
         number += 1
-    os.replace(old, kept)
     return kept
 
 
@@ -346,17 +405,20 @@ def write_rows(dataset: Any, folder: Path, *, split: str = "train", shard_bytes:
     if dataset.features is None:
         raise SavingError("the data set has no typed columns; build it with datasets_builders.build")
     shards = _Shards(folder / "data", dataset.features.arrow_schema, shard_bytes)
-    num_rows, example = 0, None
+    num_rows, example, content = 0, None, _Content()
     total = len(dataset) if hasattr(dataset, "__len__") else None
     with tqdm(desc="Writing", unit=" rows", total=total) as bar, shards:
         for rows in dataset.with_format("arrow").iter(batch_size=BATCH_ROWS):
             example = rows.slice(0, 1).to_pylist()[0] if example is None else example
-            shards.write(rows.cast(shards.schema))
+            rows = rows.cast(shards.schema)
+            shards.write(rows)
+            content.add(rows)
             num_rows += rows.num_rows
             bar.update(rows.num_rows)
     if example is None:
         raise SavingError("the data set holds no rows, so nothing was written; look at the counts of its report")
     facts = {"format": FORMAT, "rows": num_rows, "data_split": split, "columns": list(dataset.features)}
+    facts["content"] = content.hash
     return Written(num_rows, example, facts | {"files": shards.named(split), "versions": _versions()})
 
 

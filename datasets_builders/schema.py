@@ -99,14 +99,17 @@ def sft_row(
     source_id: object = None,
     **extra: Any,
 ) -> Row:
-    """A supervised row in TRL's prompt-completion form: the loss is on the completion; arguments as in [`rl_row`]."""
-    turns = messages(prompt)
+    """A supervised row in TRL's prompt-completion form: the loss is on the completion; arguments as in [`rl_row`].
+
+    Without an id of the source, that of the row is a hash of prompt and completion.
+    """
+    turns, reply = messages(prompt), messages(completion, "assistant")
     return {
         "prompt": turns,
-        "completion": messages(completion, "assistant"),
+        "completion": reply,
         "task": "sft",
         "source": source,
-        "source_id": _id(source_id, turns),
+        "source_id": _id(source_id, turns, reply),
         "extra": json_text({name: value for name, value in extra.items() if value is not None}),
     }
 
@@ -124,17 +127,18 @@ def preference_row(
     """A comparison: the better and the worse reply to one prompt, and by how much.
 
     `margin` is above 0, or 0 where the source does not say: TRL's `RewardTrainer` subtracts it inside its loss, so that
-    0 is the loss without margins, and cannot make a tensor of nulls.
+    0 is the loss without margins, and cannot make a tensor of nulls. Without an id of the source, that of the row is a
+    hash of prompt and both replies, so that two pairs of one prompt have two.
     """
-    turns = messages(prompt)
+    turns, better, worse = messages(prompt), messages(chosen, "assistant"), messages(rejected, "assistant")
     return {
         "prompt": turns,
-        "chosen": messages(chosen, "assistant"),
-        "rejected": messages(rejected, "assistant"),
+        "chosen": better,
+        "rejected": worse,
         "margin": float(margin),
         "task": "preference",
         "source": source,
-        "source_id": _id(source_id, turns),
+        "source_id": _id(source_id, turns, better, worse),
         "extra": json_text({name: value for name, value in extra.items() if value is not None}),
     }
 
@@ -180,9 +184,12 @@ def prompt_id(text: str) -> str:
     return hashlib.sha1(spaced.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _id(source_id: object, prompt: Sequence[Message]) -> str:
+def _id(source_id: object, *parts: Sequence[Message]) -> str:
     given = "" if source_id is None else str(source_id)
-    return given if given.strip() else prompt_id("\n".join(turn["content"] for turn in prompt))
+    if given.strip():
+        return given
+    # no white space, which the hash is blind to: "a" and "b c" are not "a b" and "c"
+    return prompt_id("\0".join("\n".join(turn["content"] for turn in part).strip() for part in parts))
 
 
 def row_errors(row: Mapping[str, Any]) -> list[str]:

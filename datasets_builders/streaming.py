@@ -128,6 +128,8 @@ class Stream:
             yield instructed(row, instruction=report.instruction, system_prompt=report.system_prompt)
         if report.max_samples is not None:
             report.sampled = report.kept
+            if report.kept < report.max_samples:
+                report.warn_of_few(report.kept)
         report.not_sampled = (
             report.loaded - sum(report.dropped.values()) - report.duplicates - report.disagreeing - report.kept
         )

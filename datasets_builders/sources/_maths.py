@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from datasets_builders.golds import math_gold, written
+from datasets_builders.golds import braced, gold_key, is_boxed, math_gold, written
 from datasets_builders.schema import Row, rl_row
 from datasets_builders.source import Drop
 from datasets_builders.sources._turns import filled
@@ -31,7 +31,7 @@ def math_row(
     gold: str | None = None,
     **extra: Any,
 ) -> Row:
-    """The row of a problem and its answer.
+    r"""The row of a problem and its answer.
 
     Args:
         problem (`str`): the problem, without an instruction.
@@ -43,7 +43,8 @@ def math_row(
 
     Raises:
         Drop: `no_prompt` for an empty problem, `figure` for one with a picture, `no_choices` for the letter of an
-            option where the problem names no such thing, and the reasons of [`math_gold`].
+            option where the problem names no such thing, `gold_in_prompt` where a `\boxed{}` in the problem, such as
+            that of a solution behind it, holds the gold, and the reasons of [`math_gold`].
     """
     text = filled(problem, "no_prompt")
     if _PICTURE.search(text):
@@ -51,6 +52,8 @@ def math_row(
     gold = math_gold(answer) if gold is None else gold
     if len(gold) < MAX_LETTER and (letter := choice_letter(gold)) is not None and not _is_named(letter, text):
         raise Drop("no_choices")
+    if is_boxed(gold, text):
+        raise Drop("gold_in_prompt")
     return rl_row(text, gold, task="math", source=source, source_id=source_id, answer=written(answer), **extra)
 
 
@@ -62,7 +65,8 @@ def choice_row(problem: Any, answer: str, letter: str, *, source: str, source_id
 
     Raises:
         Drop: `no_prompt` and `figure` as in [`math_row`], `no_choices` where no options can be told in the text or
-            none of them has the letter.
+            none of them has the letter, `disagreeing_choice` where the answer goes on with another text than that of
+            its option: `D. 3` where D reads 4, `gold_in_prompt` where the problem holds the letter in a box.
     """
     text = filled(problem, "no_prompt")
     if _PICTURE.search(text):
@@ -70,6 +74,11 @@ def choice_row(problem: Any, answer: str, letter: str, *, source: str, source_id
     choices = options(text)
     if choices is None or ord(letter) - ord("A") >= len(choices):
         raise Drop("no_choices")
+    stated = _stated_option(answer)
+    if stated and _comparable(stated) != _comparable(choices[ord(letter) - ord("A")]):
+        raise Drop("disagreeing_choice")
+    if is_boxed(letter, text) or is_boxed(f"({letter})", text):
+        raise Drop("gold_in_prompt")
     return rl_row(
         text, letter, task="choice", source=source, source_id=source_id, answer=answer, choices=choices, **extra
     )
@@ -106,6 +115,26 @@ def labelled_letter(answer: str) -> str | None:
     return (match[1] or match[2]) if match else choice_letter(plain)
 
 
+def _stated_option(answer: str) -> str:
+    """What stands behind the label in an answer, `""` for a letter alone."""
+    plain = _DOLLARS.sub("", answer)
+    match = _LABELLED.match(plain)
+    if match is None or choice_letter(plain) is not None:
+        return ""
+    text = plain[match.end() :].strip(" .:)")
+    if text.startswith("}"):  # the end of the label's font
+        return text[1:].strip()
+    return text.removesuffix("}") if text.count("}") > text.count("{") else text
+
+
+def _comparable(option: str) -> str:
+    """An option in a form that is equal for texts that differ in spaces, fonts, capitals or the way of a number."""
+    text = _unpadded(option).rstrip(" .")
+    if len(text) > MAX_OPTION:
+        return text
+    return gold_key(braced(text.replace("{,}", ",").replace(r"\%", "%"))).casefold()
+
+
 def _is_named(letter: str, text: str) -> bool:
     """Whether a text speaks of a letter, alone, among other capitals or as the label of an option.
 
@@ -126,9 +155,11 @@ _STYLES = (
     re.compile(r"(?:^|(?<=\n)|(?<=\s\s)|(?<=\t))[ \t]{0,8}([A-J])\s?[.:)](?=\s|\\|\$)"),
 )
 _GAP = r"\\[ ,;:!]|\\q?quad(?![a-zA-Z])|\\hfill|~|\\\\"
-_AROUND = re.compile(rf"^(?:{_GAP}|[\s.,:;])+|(?:{_GAP}|[\s,;])+$")
+_LEADING = re.compile(rf"(?:{_GAP}|[\s.,:;])+")
+_TRAILING = re.compile(rf"(?:{_GAP}|[\s,;]|\\$)+$")  # of the last "\ " nothing but the backslash may be left
 _NEXT = re.compile(r"(?:^|\s)\$$")  # what opens the maths of the next label
 MIN_OPTIONS, MAX_OPTION = 3, 400
+MAX_PADDED = 2 * MAX_OPTION  # with the gaps around it: to find those takes the square of the length
 
 
 def options(problem: str) -> list[str] | None:
@@ -162,9 +193,17 @@ def options(problem: str) -> list[str] | None:
 
 
 def _option(text: str) -> str:
-    text = _AROUND.sub("", " ".join(text.strip().partition("\n")[0].split()))
+    text = _unpadded(" ".join(text.strip().partition("\n")[0].split()))
     text = _NEXT.sub("", text)
     if len(_DOLLARS.findall(text)) % 2:
         # all options stand in one pair of dollars, or each in its own with its label
         text = text.removeprefix("$") if text.startswith("$") else text.removesuffix("$")
-    return _AROUND.sub("", text)
+    return _unpadded(text)
+
+
+def _unpadded(text: str) -> str:
+    """The text without the gaps around it; a text that is too long for an option stays."""
+    if len(text) > MAX_PADDED:
+        return text
+    leading = _LEADING.match(text)
+    return _TRAILING.sub("", text[leading.end() :] if leading else text)

@@ -1,9 +1,13 @@
-"""Tests of code tasks: which text is Python, and a block of assertions cut into single ones."""
+"""Tests of code tasks: inputs with outputs, which text is Python, and a block of assertions cut into single ones."""
 
 from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from datasets_builders.source import Drop
 
 MAX_BLOCK = 500_000  # characters; a longer block stays in one piece, since its syntax tree would need gigabytes
 
@@ -54,3 +58,46 @@ def assertions(code: str) -> list[str]:
         (tests if isinstance(one, ast.Assert) else imports).append(text)
     head = "".join(f"{line}\n" for line in imports)
     return [head + test for test in tests] or [code]
+
+
+def io_tests(tests: Mapping[str, Any]) -> dict[str, Any]:
+    r"""The gold of tests that compare outputs: of a program's standard output, or with `fn_name` of a function.
+
+    Args:
+        tests (`Mapping`): `inputs` and `outputs`, two lists of one length, and `fn_name`, null or empty for a program.
+            What a program reads and prints are texts, or lists of their lines.
+
+    Returns:
+        `dict`: the same keys; `fn_name` only where a function is called.
+
+    Raises:
+        Drop: `no_tests` where there are none, `bad_tests` for another number of inputs than of outputs, an `fn_name`
+            that is no text, and an input or output of a program that is none.
+
+    Example:
+
+    ```python
+    >>> io_tests({"inputs": [["1", "2"]], "outputs": ["3"], "fn_name": None})
+    {'inputs': ['1\n2'], 'outputs': ['3']}
+
+    ```
+    """
+    inputs, outputs, function = tests.get("inputs"), tests.get("outputs"), tests.get("fn_name")
+    if not inputs and not outputs:
+        raise Drop("no_tests")
+    if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
+        raise Drop("bad_tests")
+    if function is None or function == "":
+        return {"inputs": [_text(one) for one in inputs], "outputs": [_text(one) for one in outputs]}
+    if not isinstance(function, str) or not function.strip():
+        raise Drop("bad_tests")
+    return {"inputs": inputs, "outputs": outputs, "fn_name": function}
+
+
+def _text(value: Any) -> str:
+    """What a program reads or prints; a list holds its lines."""
+    if isinstance(value, list) and all(isinstance(line, str) for line in value):
+        return "\n".join(value)
+    if not isinstance(value, str):
+        raise Drop("bad_tests")
+    return value

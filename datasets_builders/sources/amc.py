@@ -33,6 +33,7 @@ EVALUATION = Source(
     licence="unknown",
     path="math-ai/amc23",
     split="test",
+    revision="80815d37005feb82cd7f8fbc6901d5d3eff43057",
     columns=("answer",),
     optional_columns=("question", "problem", "id", "url"),
     size=40,

@@ -13,11 +13,14 @@ from datasets_builders.sources._turns import asked_and_replied, filled
 
 # The wording around each problem asks for an answer that accuracy_reward does not read.
 _BEFORE = re.compile(r"\ASolve the following math problem step by step\.[^\n]{0,300}?Answer: \$Answer[^\n]{0,300}\n\s*")
-_AFTER = re.compile(r"\n\s*Remember to put your answer on its own line after \"Answer:\"\.\s*\Z")
+_AFTER = 'Remember to put your answer on its own line after "Answer:".'
 
 
 def _problem(text: str) -> str:
-    return _AFTER.sub("", _BEFORE.sub("", filled(text, "no_prompt"), count=1)).strip()
+    problem = _BEFORE.sub("", filled(text, "no_prompt"), count=1)
+    before = problem.removesuffix(_AFTER)
+    bare = before.rstrip()
+    return (bare if "\n" in before[len(bare) :] else problem).strip()
 
 
 @conversion
@@ -71,6 +74,7 @@ RAW = Source(
     task="math",
     licence="apache-2.0",
     path="BytedTsinghua-SIA/DAPO-Math-17k",
+    revision="65877096c24ffa7abc4e4fa5edb95cf3413a5674",
     columns=("prompt", "reward_model"),
     optional_columns=("extra_info", "data_source"),
     size=1_791_700,

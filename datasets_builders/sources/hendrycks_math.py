@@ -22,8 +22,7 @@ def convert(row: Mapping[str, Any]) -> Row:
     Dropped: `evaluation_set` for the problems of MATH-500, `no_answer` without a box.
     """
     problem = row["problem"].strip()
-    digest = text_hash(problem)
-    if digest in math_500_hashes():
+    if text_hash(problem) in math_500_hashes():
         raise Drop("evaluation_set")
     answer, gold = boxed_gold(row["solution"])
     return math_row(
@@ -31,7 +30,6 @@ def convert(row: Mapping[str, Any]) -> Row:
         answer,
         gold=gold,
         source="hendrycks_math",
-        source_id=digest,
         subject=row.get("type"),
         level=_level(row.get("level")),
         worked=row["solution"].strip(),

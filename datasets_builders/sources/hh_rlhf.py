@@ -53,6 +53,7 @@ TRAINING = Source(
     path="Anthropic/hh-rlhf",
     folders=("helpful-base", "helpful-online", "helpful-rejection-sampled", "harmless-base"),
     splits={"train": ("train",), "test": ("test",)},
+    revision="09be8c5bbc57cb3887f3a9732ad6aa7ec602a1fa",
     columns=("chosen", "rejected"),
     size=160_800,
     note="Holds offensive text; meant for preference models, not for supervised training.",

@@ -11,6 +11,7 @@ from datasets_builders.source import Drop, Source, conversion
 
 _REQUEST = "Complete this Python function. Give the whole function, with the imports and helper functions it needs."
 _HELPER = re.compile(r"^def[ \t]+(\w+)", re.MULTILINE)
+_NAME = re.compile(r"\w+")
 
 
 @conversion
@@ -42,7 +43,7 @@ def _helpers(code: str, test: str, name: str) -> str:
     """What a prompt holds before its function, where the test needs a function of it; else nothing."""
     start = re.search(rf"^def[ \t]+{name}\b", code, re.MULTILINE)
     before = code[: start.start()] if start else ""
-    needed = any(re.search(rf"\b{helper}\b", test) for helper in _HELPER.findall(before))
+    needed = not set(_HELPER.findall(before)).isdisjoint(_NAME.findall(test))
     return f"{before.strip()}\n\n" if needed else ""
 
 
@@ -54,6 +55,7 @@ EVALUATION = Source(
     path="openai/openai_humaneval",
     split="test",
     splits={"test": ("test",)},
+    revision="7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
     columns=("task_id", "prompt", "canonical_solution", "test", "entry_point"),
     size=164,
     evaluation=True,

@@ -36,6 +36,7 @@ IFEVAL = Source(
     task="instruction",
     licence="apache-2.0",
     path="google/IFEval",
+    revision="966cd89545d6b6acfd7638bc708b98261ca58e84",
     columns=("key", "prompt", "instruction_id_list", "kwargs"),
     size=541,
     evaluation=True,

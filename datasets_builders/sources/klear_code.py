@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets_builders.schema import Row, json_text, rl_row
 from datasets_builders.source import Drop, Source, conversion
-from datasets_builders.sources._tests import assertions, is_python
+from datasets_builders.sources._tests import assertions, io_tests, is_python
 from datasets_builders.sources._turns import asked_and_replied
 
 
@@ -18,7 +18,7 @@ def convert(row: Mapping[str, Any]) -> Row:
 
     A block of assertions is cut into single ones where it is nothing else. `extra` keeps `timeout` and
     `max_test_cases`, where a row has them. Dropped: `no_prompt`, `no_tests`, `bad_tests` (code that is not Python,
-    another number of inputs than of outputs, or one that is no text though no function is called).
+    or what [`io_tests`] refuses).
     """
     prompt, _ = asked_and_replied(row["prompt"])
     truth = row["reward_model"]["ground_truth"]
@@ -45,25 +45,7 @@ def _tests(truth: Mapping[str, Any]) -> dict[str, Any]:
             if not is_python(code):
                 raise Drop("bad_tests")
             return {"asserts": assertions(code)} if name == "functional" else {"pytest": code}
-    inputs, outputs, function = truth.get("inputs"), truth.get("outputs"), truth.get("fn_name")
-    if not inputs and not outputs:
-        raise Drop("no_tests")
-    if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
-        raise Drop("bad_tests")
-    if function:
-        if not isinstance(function, str):
-            raise Drop("bad_tests")
-        return {"inputs": inputs, "outputs": outputs, "fn_name": function}
-    return {"inputs": [_text(one) for one in inputs], "outputs": [_text(one) for one in outputs]}
-
-
-def _text(value: Any) -> str:
-    """What a program reads or prints; a list holds its lines."""
-    if isinstance(value, list) and all(isinstance(line, str) for line in value):
-        return "\n".join(value)
-    if not isinstance(value, str):
-        raise Drop("bad_tests")
-    return value
+    return io_tests(truth)
 
 
 TRAINING = Source(

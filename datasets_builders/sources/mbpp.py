@@ -52,6 +52,7 @@ EVALUATION = Source(
     config="full",
     split="test",
     splits={"test": ("test",)},
+    revision="4bb6404fdc6cacfda99d4ac4205087b89d32030c",
     columns=("task_id", "text", "code", "test_list"),
     optional_columns=("test_setup_code",),
     size=500,

@@ -16,7 +16,8 @@ def convert(row: Mapping[str, Any]) -> Row:
 
     The other multiple-choice problems stay mathematics with a value as answer. Kind, origin and subject stay in
     `extra`. Dropped: `invalid` where the source's own check of problem or solution does not say "Yes", `proof`,
-    `no_answer` (`notfound` in the source), `no_choices` where the problem does not list the options, `figure`.
+    `no_answer` (`notfound` in the source), `no_choices` where the problem does not list the options,
+    `disagreeing_choice` where the answer states another text than its option, `gold_in_prompt`, `figure`.
     """
     if row["problem_is_valid"] != "Yes" or row["solution_is_valid"] != "Yes":
         raise Drop("invalid")
@@ -40,6 +41,7 @@ TRAINING = Source(
     task="mixed",
     licence="apache-2.0",
     path="AI-MO/NuminaMath-1.5",
+    revision="1b05109f9e5c1ad06c0663519502416c30b300f8",
     columns=("problem", "answer", "question_type", "problem_is_valid", "solution_is_valid"),
     optional_columns=("problem_type", "source", "synthetic"),
     size=896_215,

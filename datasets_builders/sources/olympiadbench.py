@@ -45,6 +45,7 @@ EVALUATION = Source(
     path="Hothan/OlympiadBench",
     config="OE_TO_maths_en_COMP",
     split="train",
+    revision="91184b52131e7fc9455fef848035173aea8cc01a",
     columns=("question", "final_answer"),
     optional_columns=("id", "context", "is_multiple_answer", "unit", "error", "answer_type", "subfield"),
     size=674,

@@ -13,14 +13,15 @@ from datasets_builders.source import Source, conversion
 from datasets_builders.sources._maths import math_row
 from datasets_builders.sources._turns import asked_and_replied
 
-_INSTRUCTION = re.compile(r"\s*Present the answer in LaTeX format: ?\\boxed\{Your answer\}\.?\s*\Z")
+_INSTRUCTION = re.compile(r"Present the answer in LaTeX format: ?\\boxed\{Your answer\}\.?\Z")
 
 
 @conversion
 def convert(row: Mapping[str, Any]) -> Row:
     """Problem and answer; the kind of problem (`setting_key`) stays in `extra` as `subject`.
 
-    The sentence that asks for a box is taken off the problem. A matrix as a list of rows becomes LaTeX.
+    The sentence that asks for a box is taken off the problem. A matrix as a list of rows becomes LaTeX. A comma always
+    separates answers, so that `100,200` is two: the programs that made the problems write no thousands separators.
     """
     return _row(row, "omega")
 
@@ -41,9 +42,9 @@ def _row(row: Mapping[str, Any], name: str) -> Row:
     prompt, _ = asked_and_replied(row["messages"])
     answer = row["ground_truth"]
     return math_row(
-        _INSTRUCTION.sub("", prompt[-1]["content"]),
+        _INSTRUCTION.sub("", prompt[-1]["content"].strip()),
         answer,
-        gold=_matrix(answer),
+        gold=_matrix(answer) or math_gold(answer, several=True),
         source=name,
         source_id=row.get("id"),
         subject=row.get("setting_key") or row.get("setting_name"),

@@ -55,6 +55,7 @@ TRAINING = Source(
     licence="apache-2.0",
     path="open-r1/OpenR1-Math-220k",
     config="default",
+    revision="e4e141ec9dea9f8326f4d347be56105859b2bd68",
     columns=("problem", "answer"),
     optional_columns=(
         "uuid",
@@ -74,6 +75,7 @@ SFT = Source(
     licence="apache-2.0",
     path="open-r1/OpenR1-Math-220k",
     config="default",
+    revision="e4e141ec9dea9f8326f4d347be56105859b2bd68",
     columns=("problem", "generations", "correctness_math_verify"),
     optional_columns=("uuid", "answer", "problem_type", "source", "is_reasoning_complete", "finish_reasons"),
     size=93_733,

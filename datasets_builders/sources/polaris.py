@@ -23,6 +23,7 @@ TRAINING = Source(
     task="math",
     licence="apache-2.0",
     path="POLARIS-Project/Polaris-Dataset-53K",
+    revision="296f8e34132e63f4a1d70e0dcc8bddebb43f03e4",
     columns=("problem", "answer"),
     optional_columns=("difficulty",),
     size=53_000,

@@ -10,6 +10,7 @@ from datasets_builders.golds import pass_rate
 from datasets_builders.schema import Row, json_text, rl_row
 from datasets_builders.source import Drop, Source, conversion
 from datasets_builders.sources._maths import math_row
+from datasets_builders.sources._tests import io_tests
 from datasets_builders.sources._turns import filled
 
 _REWARD = "_avg_reward"
@@ -63,23 +64,7 @@ def _tests(tests: Any) -> dict[str, Any]:
     tests = json.loads(tests) if isinstance(tests, str) else tests
     if not isinstance(tests, Mapping):
         raise Drop("bad_tests")
-    inputs, outputs, function = tests.get("inputs"), tests.get("outputs"), tests.get("fn_name")
-    if not inputs and not outputs:
-        raise Drop("no_tests")
-    if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
-        raise Drop("bad_tests")
-    if function:
-        return {"inputs": inputs, "outputs": outputs, "fn_name": function}
-    return {"inputs": [_text(one) for one in inputs], "outputs": [_text(one) for one in outputs]}
-
-
-def _text(value: Any) -> str:
-    """What a program reads or prints; a list holds its lines."""
-    if isinstance(value, list) and all(isinstance(line, str) for line in value):
-        return "\n".join(value)
-    if not isinstance(value, str):
-        raise Drop("bad_tests")
-    return value
+    return io_tests(tests)
 
 
 TRAINING = Source(

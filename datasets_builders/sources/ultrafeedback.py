@@ -68,6 +68,7 @@ TRAINING = Source(
     task="preference",
     licence="mit",
     path="openbmb/UltraFeedback",
+    revision="40b436560ca83a8dba36114c22ab3c66e43f6d5e",
     columns=("source", "instruction", "completions"),
     size=63_967,
     note="Ratings are GPT-4's; the part made of TruthfulQA is dropped.",

@@ -48,6 +48,7 @@ TRAINING = Source(
     path="HuggingFaceH4/ultrafeedback_binarized",
     split="train_prefs",
     splits={"train": ("train_prefs",), "test": ("test_prefs",)},
+    revision="3949bf5f8c17c394422ccfab0c31ea9c20bdeb85",
     columns=("prompt_id", "chosen", "rejected", "score_chosen", "score_rejected"),
     size=61_135,
     note="The part made of TruthfulQA was left out by its makers.",

@@ -14,6 +14,7 @@ import pytest
 from datasets_builders import converting
 from datasets_builders.building import build, build_eval, build_with_report
 from datasets_builders.instructions import instruction_text
+from datasets_builders.local_files import file_hash
 from datasets_builders.registry import BUILDERS, EVALUATION_SETS
 from datasets_builders.schema import features, row_errors, user
 from datasets_builders.source import Source, conversion
@@ -86,12 +87,14 @@ def test_build_rows_are_literal(jsonl):
         "name": "gsm8k",
         "task": "math",
         "path": "openai/gsm8k",
-        "config": "main",
+        "config": None,
         "split": "train",
         "revision": None,
         "revision_resolved": None,
         "licence": "mit",
         "local_files": ["rows.jsonl"],
+        "files_hash": file_hash([path]),
+        "deduplicate": True,
         "instruction": "boxed",
         "system_prompt": None,
         "seed": 42,

@@ -206,3 +206,27 @@ def test_languages_are_those_of_the_source_or_as_given():
     assert _parts(dataset_card({**REPORT, "name": "dapo_math"}, num_rows=1))[0]["language"] == ["en", "zh"]
     assert _parts(dataset_card({**REPORT, "languages": ["fr"]}, num_rows=1))[0]["language"] == ["fr"]
     assert _parts(dataset_card(REPORT, num_rows=1, language="de"))[0]["language"] == ["de"]
+
+
+def test_note_of_noncommercial_parts_follows_the_rule_of_the_check():
+    for licence, closed in (("CC BY NC 4.0", True), ("cc-by-4.0", False), ("Non Commercial", True)):
+        card = dataset_card({"name": "mine", "licence": licence, "task": "math"}, num_rows=1)
+        assert ("**Not for commercial use:** `mine`" in card) is closed, licence
+
+
+def test_source_that_is_not_pinned_is_named():
+    facts = {"name": "mine", "task": "math", "path": "me/mine", "licence": "mit", "revision_resolved": "a" * 40}
+    note = "Not pinned: `mine`. The newest commit was read"
+    assert note in dataset_card(facts, num_rows=1)
+    assert note not in dataset_card(facts | {"revision": "main"}, num_rows=1)
+    assert note not in dataset_card(facts | {"local_files": ["a.jsonl"]}, num_rows=1)
+    assert note not in dataset_card(facts | {"path": None}, num_rows=1)
+
+
+def test_comparison_with_nothing_is_a_sentence_and_no_empty_table():
+    checks = {
+        "decontamination": {"mode": "any", "n": 8, "coverage": 0.5, "by_set": {}, "unavailable": {"aime_2024": ""}}
+    }
+    card = dataset_card({"name": "mine", "task": "math", "checks": checks}, num_rows=1)
+    assert "No evaluation set could be compared with.\n\n**Not compared with** `aime_2024`" in card
+    assert "rows dropped" not in card

@@ -283,7 +283,7 @@ GOLDS = [
     row("7", '{"target": 24, "nums": [1, 1]}', task="countdown"),
     row("8", '{"asserts": ["assert f(1) == 2"]}', task="code"),
     row("9", "assert f(1) == 2", task="code"),
-    row("10", '{"instruction_id": ["a:b"], "kwargs": [{}]}', task="instruction"),
+    row("10", '{"instruction_id": ["punctuation:no_comma"], "kwargs": [{}]}', task="instruction"),
     row("11", "Muscles", task="judge"),
 ]
 
@@ -360,7 +360,14 @@ def test_verify_golds_fails_golds_that_nothing_can_answer():
         ("code", '{"inputs": ["1"], "outputs": ["2"], "fn_name": ""}', "no_function_name"),
         ("code", '["assert f(1) == 2"]', "no_object"),
         ("code", "[" * 100_000, "no_json"),
-        ("instruction", '{"instruction_id": ["a", "b"], "kwargs": [null, {"n": 1}]}', None),
+        (
+            "instruction",
+            '{"instruction_id": ["punctuation:no_comma", "keywords:word_once"], "kwargs": [null, {"keyword": "tea"}]}',
+            None,
+        ),
+        ("instruction", '{"instruction_id": ["a", "b"], "kwargs": [null, {"n": 1}]}', "unknown_constraint"),
+        ("instruction", '{"instruction_id": ["keywords:word_once"], "kwargs": [null]}', "bad_constraint"),
+        ("instruction", json.dumps({"instruction_id": ["x" * 200_000], "kwargs": [{}]}), "bad_gold"),
         ("instruction", '{"instruction_id": [], "kwargs": []}', "no_instructions"),
         ("instruction", '{"instruction_id": ["a"]}', "no_instructions"),
         ("instruction", '{"instruction_id": ["a"], "kwargs": []}', "unequal_lengths"),

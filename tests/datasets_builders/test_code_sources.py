@@ -89,7 +89,7 @@ def test_acecode_unusable_tests_and_rates_are_left_out():
 
 def test_acecode_awkward_rows_have_a_reason_each():
     assert outcomes(BUILDERS["acecode"]) == [
-        *("oss_0", "oss_1", "390be386525d7c1b", "no_tests", "no_tests", "no_prompt", "no_prompt"),
+        *("oss_0", "oss_1", "95659e8c80e510ab", "no_tests", "no_tests", "no_prompt", "no_prompt"),
         *("malformed", "malformed", "malformed", "no_tests"),
     ]
 
@@ -123,6 +123,23 @@ def test_klear_code_each_kind_of_test_becomes_its_gold(place, gold, extra):
     assert json.loads(row["solution"]) == gold
     assert json.loads(row["extra"]) == extra
     row["solution"].encode()  # what a table of text can hold
+
+
+@pytest.mark.parametrize("name", ["klear_code", "synthetic_2"])
+@pytest.mark.parametrize(
+    ("function", "reason"), [("f", None), ("", None), (None, None), *((bad, "bad_tests") for bad in (5, 0, " ", ["f"]))]
+)
+def test_function_of_tests_must_be_a_text(name, function, reason):
+    tests = json.dumps({"inputs": ["1"], "outputs": ["2"], "fn_name": function})
+    info = json.dumps({"test_cases": tests})
+    turns = [{"role": "user", "content": "Write it."}]
+    raw = {
+        "klear_code": {"prompt": turns, "reward_model": {"ground_truth": tests}},
+        "synthetic_2": {"problem_id": "prime_rl_code_1", "prompt": "Write it.", "verification_info": info},
+    }
+    row, why = BUILDERS[name].convert.explained(raw[name])
+    assert why == reason
+    assert row is None or json.loads(row["solution"]).get("fn_name") == (function or None)
 
 
 def test_klear_code_awkward_rows_have_a_reason_each():

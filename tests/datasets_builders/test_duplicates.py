@@ -6,7 +6,8 @@ from datasets import Dataset, DatasetDict
 
 from datasets_builders import duplicates
 from datasets_builders.checks import deduplicate
-from datasets_builders.duplicates import gold_key, prompt_key
+from datasets_builders.duplicates import prompt_key
+from datasets_builders.golds import gold_key
 from datasets_builders.schema import features, preference_row, rl_row, sft_row
 
 NOTHING = {"duplicate": 0, "disagreeing": 0, "near_duplicate": 0, "near_kept": 0}
@@ -124,6 +125,13 @@ def test_duplicates_whose_golds_differ_all_go():
         (r"$\mathbf{2340}$", "2340"),
         (r"\text{yes}", "yes"),
         ("100", "100.00"),
+        ("$1/2$", r"$\frac{1}{2}$"),
+        (r"$\frac12$", "0.5"),
+        (r"$\dfrac{2}{4}$", "$.50$"),
+        (r"$-\frac{1}{2}$", r"$\frac{-1}{2}$"),
+        (r"$\frac{-3}{-6}$", "1/2"),
+        ("$6/3$", "$2$"),
+        ("1\\,000/3", "$1\\,000/3$"),
     ],
 )
 def test_golds_that_differ_in_writing_alone_agree(first, second):
@@ -147,6 +155,16 @@ def test_golds_that_differ_in_writing_alone_agree(first, second):
         ("\\left", "\\right"),
         (" ", "$"),
         ("0" * 50, "0"),
+        ("$1/2$", r"$-\frac{1}{2}$"),
+        ("$1/2$", "$2/1$"),
+        ("0.333", "1/3"),
+        ("1 1/2", "11/2"),
+        (r"1\ \text{1/2}", "11/2"),
+        (r"1\frac{1}{2}", "1/2"),
+        ("3 4", "34"),
+        ("5/0", "6/0"),
+        (r"$\frac{1}{2}x$", r"$\frac{1}{2}$"),
+        (r"\frac123", r"\frac12"),
     ],
 )
 def test_golds_that_may_be_different_disagree(first, second):

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 
 from datasets_builders.building import build_with_report
@@ -297,3 +300,60 @@ def test_procedural_rows_are_ten_thousand_by_default():
 def test_procedural_rows_refuse_what_has_no_meaning(wanted, message):
     with pytest.raises(ValueError, match=message):
         raw_rows(BUILDERS["countdown"], Wanted(**wanted))
+
+
+# Parquet
+
+
+def _parquet(path: Path, rows: list[dict[str, Any]], **options: Any) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(dict.fromkeys(RAW[0], pa.string()))), path, **options)
+    return path
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_raw_rows_of_parquet_without_rows_say_so(tmp_path, streaming):
+    path = _parquet(tmp_path / "empty.parquet", [])
+    with pytest.raises(LoadingError, match=r"empty\.parquet holds no rows; give a file with rows of 'gsm8k'"):
+        raw_rows(GSM8K, Wanted(local_path=path, streaming=streaming))
+
+
+def test_raw_rows_of_a_local_parquet_stream_are_read_in_small_batches_from_a_window(tmp_path, monkeypatch):
+    text = "x" * 1000
+    rows = [{"question": f"{i} {text}", "answer": f"#### {i}", "heavy": text} for i in range(100)]
+    files = [_parquet(tmp_path / name, rows[at : at + 50]) for at, name in ((0, "a.parquet"), (50, "b.parquet"))]
+    opened: list[dict[str, Any]] = []
+    sizes: list[int] = []
+    real = pq.ParquetFile
+
+    class Watched(real):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            opened.append(options)
+            super().__init__(*args, **options)
+
+        def iter_batches(self, *args: Any, **options: Any) -> Any:
+            for batch in super().iter_batches(*args, **options):
+                assert batch.schema.names == ["question", "answer"]
+                sizes.append(batch.num_rows)
+                yield batch
+
+    monkeypatch.setattr(pq, "ParquetFile", Watched)
+    assert rows_of(GSM8K, local_path=files, streaming=True) == [
+        {name: row[name] for name in ("question", "answer")} for row in rows
+    ]
+    assert max(sizes) <= 32 and len(sizes) == 4
+    assert all(options == {"pre_buffer": False, "buffer_size": 1 << 20} for options in opened)
+
+
+def test_raw_rows_of_a_hub_parquet_stream_do_not_read_row_groups_ahead(hub, monkeypatch):
+    options: list[Any] = []
+    real = pa.dataset.ParquetFileFormat
+
+    def watched(**given: Any) -> Any:
+        options.append(given["default_fragment_scan_options"])
+        return real(**given)
+
+    monkeypatch.setattr(pa.dataset, "ParquetFileFormat", watched)
+    source = of_hub(hub({"default": {"train": RAW}}, suffix="parquet"))
+    assert rows_of(source, streaming=True) == PLAIN
+    read = options[-1]
+    assert (read.pre_buffer, read.use_buffered_stream, read.buffer_size) == (False, True, 1 << 20)

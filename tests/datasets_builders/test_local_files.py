@@ -194,3 +194,26 @@ def test_file_facts_change_with_the_file(tmp_path):
     assert before == file_facts([path])
     written(path, "{} ")
     assert before != file_facts([path])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda link: link.symlink_to(link), "b.jsonl is a link that leads nowhere or to itself; remove it"),
+        (lambda link: link.symlink_to("gone"), "b.jsonl is a link that leads nowhere or to itself; remove it"),
+        (lambda link: link.mkdir(), "b.jsonl in local_path=.* is a folder under the name of a data file; rename it"),
+    ],
+)
+def test_data_files_beside_what_is_no_file_is_one_sentence(tmp_path, make, message):
+    written(tmp_path / "a.jsonl", "{}\n")
+    make(tmp_path / "b.jsonl")
+    with pytest.raises(LoadingError, match=message):
+        data_files(tmp_path)
+
+
+def test_data_files_take_links_to_files_and_suffixes_in_any_case(tmp_path):
+    file = written(tmp_path / "data" / "a.JSONL", json.dumps(ROWS[0]) + "\n")
+    (tmp_path / "data" / "b.jsonl").symlink_to(file)
+    assert [path.name for path in data_files(tmp_path / "data")] == ["a.JSONL", "b.jsonl"]
+    assert read(file) == [ROWS[0]]
+    assert data_files(file) == [file]

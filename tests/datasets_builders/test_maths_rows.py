@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from datasets_builders.schema import prompt_id, text_hash
 from datasets_builders.source import Drop
+from datasets_builders.sources import hendrycks_math, omega
 from datasets_builders.sources._maths import choice_letter, choice_row, labelled_letter, math_row, options
 
 LETTERED = r"How many? $\textbf{(A)}\ 10 \qquad \textbf{(B)}\ 15 \qquad \textbf{(C)}\ 20$"
@@ -138,7 +140,85 @@ def test_choice_row_has_the_letter_and_the_options() -> None:
         choice_row(LETTERED, "D", "D", source="mine")
 
 
+DETAILS = r"How many? <details>There are $\boxed{%s}$ of them.</details>"
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [("573", "573"), ("573.0", "573"), (r"\dfrac12", "0.5"), (r"1{,}000", "1,000"), (r"\text{(1,2)}", "(1,2)")],
+)
+def test_a_problem_with_the_gold_in_a_box_is_dropped(content: str, answer: str) -> None:
+    with pytest.raises(Drop, match="gold_in_prompt"):
+        math_row(DETAILS % content, answer, source="mine")
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        DETAILS % "572",
+        DETAILS % "",
+        DETAILS % "?",
+        DETAILS % r"\$",
+        "Is it 573, or $573$? Put the 573 in a box: $\\boxed{}$.",
+        r"How many? $\boxed{573",
+        r"Fill in $573 = \boxed{\phantom{573}} + 1$.",
+    ],
+)
+def test_a_problem_that_names_the_gold_out_of_a_box_stays(problem: str) -> None:
+    assert math_row(problem, "573", source="mine")["prompt"] == [{"role": "user", "content": problem}]
+
+
+def test_a_choice_whose_problem_holds_the_letter_in_a_box_is_dropped() -> None:
+    for content in ("B", "(B)", r"\textbf{(B)}"):
+        with pytest.raises(Drop, match="gold_in_prompt"):
+            choice_row(f"It is $\\boxed{{{content}}}$. {LETTERED}", "B", "B", source="mine")
+
+
+@pytest.mark.parametrize(
+    "answer", ["B. 20", r"\textbf{(B)}\ 20", "(B) 10", "B: 15, C: 20", r"\text{(B) 1.5}", "B. 150"]
+)
+def test_a_choice_whose_answer_states_another_option_is_dropped(answer: str) -> None:
+    with pytest.raises(Drop, match="disagreeing_choice"):
+        choice_row(LETTERED, answer, "B", source="mine")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["B", "(B)", "B.", "B. 15", r"\textbf{(B)}\ 15", r"\text{(B) 15}", r"$\textbf{(B) } 15$", "(B) $15.0$."],
+)
+def test_a_choice_whose_answer_states_its_option_is_kept(answer: str) -> None:
+    assert choice_row(LETTERED, answer, "B", source="mine")["solution"] == "B"
+
+
+def test_a_choice_whose_answer_states_its_option_in_other_latex_is_kept() -> None:
+    problem = r"Q? (A) $\frac{1}{2}$ (B) $1{,}000\%$ (C) None of these"
+    for answer in (r"A. $\frac12$", r"A. \dfrac{1}{2}", "B. 1,000%", "C. none of these"):
+        assert choice_row(problem, answer, answer[0], source="mine")["solution"] == answer[0]
+
+
+@pytest.mark.parametrize("gap", [r"\quad ", "; ", r"\ ", "~", "\t"])
+@pytest.mark.parametrize("times", [3, 100_000])
+def test_gaps_around_options_are_taken_off_and_long_ones_come_to_an_end(gap: str, times: int) -> None:
+    around = gap * times
+    found = options(f"Q? (A){around}1{around}(B){around}2{around}(C){around}3{around}")
+    assert found == (["1", "2", "3"] if times == 3 or gap == "\t" else None)
+
+
 def test_math_row_without_a_problem_is_dropped() -> None:
     for problem in (None, "", " \n"):
         with pytest.raises(Drop, match="no_prompt"):
             math_row(problem, "5", source="mine")
+
+
+def test_omega_comma_separates_answers_and_no_thousands() -> None:
+    for answer, gold in (("100,200", "$100, 200$"), ("(1,234)", "$(1, 234)$"), ("1234", "$1234$")):
+        row = omega.convert({"messages": [{"role": "user", "content": "Which?"}], "ground_truth": answer})
+        assert row is not None
+        assert row["solution"] == gold
+
+
+def test_hendrycks_math_problems_that_differ_in_a_sign_have_two_ids() -> None:
+    problems = (r"Compute $\sin 60^\circ$.", r"Compute $\sin (-60^\circ)$.")
+    rows = [hendrycks_math.convert({"problem": problem, "solution": r"\boxed{1}"}) for problem in problems]
+    assert [row["source_id"] for row in rows if row] == [prompt_id(problem) for problem in problems]
+    assert text_hash(problems[0]) == text_hash(problems[1])

@@ -478,7 +478,7 @@ def test_math_500_hashes_are_those_of_its_problems() -> None:
         ("math_500", "math500.jsonl", {}),
         ("olympiadbench", "olympiadbench.jsonl", {}),
         ("deepscaler", "math_train.jsonl", {"no_answer": 4}),
-        ("open_reasoner_zero", "orz_57k_items.jsonl", {"figure": 19}),
+        ("open_reasoner_zero", "orz_57k_items.jsonl", {"figure": 19, "gold_in_prompt": 3}),
         ("multi_subject", "multi_subject_rlvr.jsonl", {}),
         ("klear_math", "klear_mathsub.jsonl", {}),
     ],

@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 from datasets_builders import mixing, registry
-from datasets_builders.building import build
+from datasets_builders.building import build, build_eval
 from datasets_builders.mixing import mix, mix_with_report, plan, recipe
 from datasets_builders.registry import BUILDERS, EVALUATION_SETS
 from datasets_builders.schema import features, preference_row, row_errors
@@ -116,6 +116,7 @@ def test_counts_are_literal(weights, total, counts):
             "local_paths names 'gms8k', which is not in the mixture; did you mean",
         ),
         ({"gsm8k": 5}, {"max_samples": 3}, "max_samples= is no argument of mix; give the number of rows"),
+        ({"gsm8k": 5}, {"instrction": "none"}, "instrction= is no argument of mix; did you mean 'instruction'"),
         ({"gsm8k": 5}, {"streaming": True}, "streaming= is no argument of mix"),
         ({"gsm8k": 5}, {"repeat": True, "allow_fewer": True}, "exclude each other"),
         ({"gsm8k": 5, "hh_rlhf": 5}, {}, "several: rl: gsm8k; preference: hh_rlhf; make a mixture of each"),
@@ -214,6 +215,38 @@ def test_mix_of_a_streamed_source_without_rows_is_one_sentence(jsonl, large):
     path = jsonl([{"question": "q", "answer": "no mark"}])
     with pytest.raises(ValueError, match=r"no row of 'gsm8k' is left of 1 read \(no_answer 1\)"):
         mix({"gsm8k": 1}, local_paths={"gsm8k": path})
+
+
+def test_mix_of_a_streamed_source_counts_what_it_read_from_the_cache_too(large, jsonl):
+    paths = {"gsm8k": jsonl([*raw(30), {"question": "q", "answer": "no mark"}, *raw(1)])}
+    for _ in range(2):  # the second time the rows are in the cache
+        part = mix_with_report({"gsm8k": 10}, local_paths=paths).report.parts[0]
+        assert (part.loaded, part.dropped, part.duplicates) == (32, {"no_answer": 1}, 1)
+        assert (part.not_sampled, part.sampled, part.kept) == (20, 10, 10)
+
+
+# Rows of evaluation sets
+
+
+def test_mix_refuses_rows_of_an_evaluation_set(jsonl):
+    problems = jsonl([{"problem": "What is 1 + 2?", "answer": "3"}], "eval.jsonl")
+    held_out = build_eval("math_500", local_path=problems)
+    with pytest.raises(ValueError, match=r"x: its rows are of 'math_500', an evaluation set, which never becomes"):
+        mix({"x": (held_out, 1)})
+    # without the mark, the column `source` tells
+    with pytest.raises(ValueError, match=r"x: its rows are of 'math_500'"):
+        mix({"x": (datasets.Dataset.from_list(held_out.to_list()), 1)})
+
+
+def test_mix_tells_the_test_rows_of_gsm8k_from_those_for_training(gsm8k):
+    held_out = build_eval("gsm8k", local_path=gsm8k["gsm8k"]).shuffle(seed=0).select(range(5))
+    with pytest.raises(ValueError, match=r"x: its rows are of build_eval, an evaluation set"):
+        mix({"x": (held_out, 1)})
+    assert len(mix({"x": (build("gsm8k", local_path=gsm8k["gsm8k"]), 1)})) == 1
+
+
+def test_mix_of_generated_rows_has_as_many_as_asked_for():
+    assert len(mix({"arithmetic": 80}, config="add_1")) == 80
 
 
 # Recipes

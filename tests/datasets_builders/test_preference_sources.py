@@ -76,7 +76,7 @@ def test_ultrafeedback_margin_is_the_difference_of_mean_ratings():
         "margin": 4.0,  # mean of 5, 5, 5, 5 less mean of 1, 1, 1
         "task": "preference",
         "source": "ultrafeedback",
-        "source_id": "d09b5533a7bf82f3",
+        "source_id": "ba629253522c98a7",
         "extra": '{"rating": "a_better", "ratings": [5.0, 1.0], "models": ["m1", "m2"], "part": "evol_instruct"}',
     }
 
@@ -122,3 +122,10 @@ def test_preference_rows_are_valid_and_fit_the_table(name, count):
     assert [row_errors(row) for row in rows] == [[]] * count
     assert Dataset.from_list(rows, features=features("preference")).to_list() == rows
     assert all((row["margin"] > 0) == (name != "hh_rlhf") for row in rows)
+
+
+def test_hh_two_pairs_of_one_prompt_have_two_ids():
+    prompt = "\n\nHuman: Name a fruit.\n\nAssistant:"
+    pairs = [("Fig.", "No."), ("Fig.", "Chair."), ("Pear.", "No.")]
+    rows = [BUILDERS["hh_rlhf"].convert({"chosen": f"{prompt} {a}", "rejected": f"{prompt} {b}"}) for a, b in pairs]
+    assert len({row["source_id"] for row in rows if row}) == 3

@@ -188,3 +188,16 @@ def test_push_without_a_name_and_of_another_folder_is_refused(tmp_path):
         check_push(" ", {"licence": "mit"})
     with pytest.raises(SavingError, match="is no folder that"):
         push_folder(tmp_path, "me/maths")
+
+
+@pytest.mark.parametrize("licence", [" ", "Not stated", "unknown", ""])
+def test_text_that_names_no_licence_is_none(licence, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.is_offline_mode", lambda: False)
+    with pytest.raises(SavingError, match=r"names no licence; give one, such as cc-by-4.0"):
+        check_push("me/maths", {"name": "mine", "licence": "mit"}, licence=licence)
+    with pytest.raises(SavingError, match="names no licence"):
+        check_push("me/maths", {"name": "mine", "licence": "mit", "publish_licence": licence})
+    with pytest.raises(SavingError, match="'mine' states no licence, so it is not pushed"):
+        check_push("me/maths", {"name": "mine", "licence": licence})
+    check_push("me/maths", {"name": "mine", "licence": licence}, licence="mit")
+    check_push("me/maths", {"name": "mine", "licence": licence}, allow_unknown_licence=True)

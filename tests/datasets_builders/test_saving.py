@@ -6,14 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 import yaml
-from datasets import Dataset, IterableDataset, load_dataset
+from datasets import Dataset, IterableDataset, concatenate_datasets, load_dataset
 from filelock import FileLock
 
-from datasets_builders.report import BuildReport
+from datasets_builders.building import build_with_report
+from datasets_builders.report import BuildReport, MixReport
 from datasets_builders.saving import (
     SavingError,
     content_settings,
@@ -133,7 +135,7 @@ def test_selected_and_formatted_rows_are_those_that_are_written(tmp_path):
 def test_same_build_again_says_that_it_is_there(tmp_path):
     save(_data(), _report(), tmp_path / "out")
     before = _files(tmp_path / "out")
-    saved = save(Dataset.from_list([]), _report(), tmp_path / "out")  # not looked at
+    saved = save(_data(), _report(), tmp_path / "out")
     assert not saved.is_new and saved.num_rows == NUM_ROWS and _files(tmp_path / "out") == before
 
 
@@ -182,6 +184,56 @@ def test_revision_of_a_mixture_is_that_of_all_parts_or_none():
     parts = [{"revision_resolved": "a"}, {"revision_resolved": "b"}]
     assert revision_of_build({"parts": parts}) == "a+b"
     assert revision_of_build({"parts": [*parts, {"revision_resolved": None}]}) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (lambda rows: rows.select(range(3)), "2,500 there, 3 now"),
+        (lambda rows: rows.select([1, 0, *range(2, NUM_ROWS)]), "as many, 2,500, but not the same ones"),
+        (lambda rows: rows.map(lambda row: {"solution": row["solution"] + " "}), "not the same ones"),
+    ],
+)
+def test_other_rows_under_the_same_report_are_refused(tmp_path, change, difference):
+    save(_data(), _report(), tmp_path / "out")
+    with pytest.raises(SavingError, match=rf"holds other rows .*{difference}.*; give a new folder, or --overwrite"):
+        save(change(_data()), _report(), tmp_path / "out")
+    saved = save(change(_data()), _report(), tmp_path / "out", overwrite=True)
+    assert saved.is_new and not save(change(_data()), _report(), tmp_path / "out").is_new
+
+
+def test_rows_that_are_stored_in_other_pieces_are_the_same(tmp_path):
+    save(_data(), _report(), tmp_path / "out")
+    pieces = concatenate_datasets([_data().select(range(700)), _data().select(range(700, NUM_ROWS))])
+    assert not save(pieces, _report(), tmp_path / "out").is_new
+    assert not save(load_saved(tmp_path / "out"), _report(), tmp_path / "out").is_new
+
+
+def test_changed_local_file_of_the_same_name_is_refused(tmp_path):
+    def built(number):
+        rows = [{"question": f"What is {i} + 1?", "answer": f"#### {i + 1}"} for i in range(number)]
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return build_with_report("gsm8k", local_path=tmp_path / "rows.jsonl", streaming=True)
+
+    first = built(5)
+    save(first.dataset, first.report, tmp_path / "out")
+    other = built(6)
+    with pytest.raises(SavingError, match=r"has changed: it was built from sha256:.*put the old files back"):
+        save(other.dataset, other.report, tmp_path / "out")
+
+
+def test_duplicates_and_shares_are_settings(tmp_path):
+    save(_data(), _report(), tmp_path / "out")
+    with pytest.raises(SavingError, match="keep_duplicates: not set there, True now"):
+        save(_data(), _report(deduplicate=False), tmp_path / "out")
+    save(_data(), MixReport(weights={"a": 0.25, "b": 0.75}, parts=[_report(), _report()]), tmp_path / "mix")
+    with pytest.raises(SavingError, match=r"weights: \{'a': 0.25, 'b': 0.75\} there"):
+        save(_data(), MixReport(weights={"a": 0.5, "b": 0.5}, parts=[_report(), _report()]), tmp_path / "mix")
+
+
+def test_blank_licence_is_refused(tmp_path):
+    with pytest.raises(SavingError, match=r"licence=' ' \(--licence\) is blank"):
+        save(_data(3), _report(), tmp_path / "out", licence=" ")
 
 
 def test_folder_with_other_files_is_refused_and_kept_when_replaced(tmp_path):
@@ -305,3 +357,31 @@ def test_folder_that_is_being_replaced_is_not_brought_back_under_the_writer(tmp_
     with FileLock(tmp_path / ".out.lock"), pytest.raises(SavingError, match="another process is writing"):
         finished(tmp_path / "out", {})
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_kill_while_files_of_others_are_replaced_never_loses_them(tmp_path, monkeypatch, most):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    calls = []
+
+    def killed(source, target, *, rename=os.rename):
+        if len(calls) == most:
+            raise KeyboardInterrupt
+        calls.append(target)
+        rename(source, target)
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(os, "replace", killed)
+        save(_data(3), _report(), tmp_path / "out", overwrite=True)
+    save(_data(3), _report(), tmp_path / "out", overwrite=True)
+    assert [path.read_text() for path in tmp_path.rglob("thesis.tex")] == ["years of work"]
+
+
+def test_files_of_others_left_by_an_earlier_kill_are_put_aside(tmp_path):
+    save(_data(3), _report(), tmp_path / "out")
+    (tmp_path / ".out.old").mkdir()
+    (tmp_path / ".out.old" / "thesis.tex").write_text("years of work")
+    save(_data(4), _report(), tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out.replaced-1" / "thesis.tex").read_text() == "years of work"
+    assert load_saved(tmp_path / "out").num_rows == 4

@@ -81,6 +81,16 @@ def test_rl_row_source_id_is_the_given_one_or_a_hash():
     assert one != two
 
 
+def test_default_source_id_of_a_row_with_replies_minds_them():
+    pairs = [("A", "B"), ("A", "C"), ("B", "A"), ("A B", "C"), ("A", "B C")]
+    ids = [preference_row("Q", *replies, source="s")["source_id"] for replies in pairs]
+    ids += [sft_row("Q", reply, source="s")["source_id"] for reply in ("A", "B", "A B")]
+    assert len(set(ids)) == 8
+    assert preference_row("Q", " A", "B", source="s")["source_id"] == ids[0]
+    assert preference_row("Q", "A", "B", source="s", source_id="7")["source_id"] == "7"
+    assert sft_row("Q", "A", source="s", source_id="7")["source_id"] == "7"
+
+
 def test_rl_row_extra_leaves_out_null_and_keeps_false():
     row = rl_row("Q", "1", task="math", source="s", a=None, b=0, c="ü", d=[1.5], e=False)
     assert json.loads(row["extra"]) == {"b": 0, "c": "ü", "d": [1.5], "e": False}

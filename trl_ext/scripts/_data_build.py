@@ -67,6 +67,8 @@ def refuse_early(args: Any, sources: list[Any]) -> None:
     if args.export is not None and args.export not in FORMATS:
         raise UsageError(f"--export {args.export} is none of {', '.join(FORMATS)}{did_you_mean(args.export, FORMATS)}")
     check_preset(args.instruction)
+    if args.licence is not None and not args.licence.strip():
+        raise UsageError("--licence is blank; name a licence such as cc-by-4.0, or leave it out")
     if args.system_prompt is not None and not args.system_prompt.strip():
         raise UsageError("--system_prompt is empty; leave it out for none")
     if args.max_prompt_tokens and not args.tokenizer:
@@ -240,17 +242,19 @@ def _drawn(dataset: Any, args: Any, checks: dict[str, Any], report: Any) -> Any:
         return dataset.select(random.Random(args.seed).sample(range(len(dataset)), number))
     from datasets import IterableDataset
 
-    report.warn(
-        f"{report.name}: drawn from a stream through a buffer; rows that were read and not drawn are not counted"
-    )
-    given = {"dataset": dataset, "seed": args.seed, "number": args.max_samples}
+    report.warn(f"{report.name}: drawn from a stream through a buffer; rows behind the last one read are not counted")
+    checks["sample"] = {"drawn": 0, "not_drawn": 0}
+    given = {"dataset": dataset, "seed": args.seed, "number": args.max_samples, "counts": checks["sample"]}
     return IterableDataset.from_generator(_drawn_rows, features=dataset.features, gen_kwargs=given)
 
 
-def _drawn_rows(dataset: Any, seed: int, number: int) -> Iterator[Any]:
+def _drawn_rows(dataset: Any, seed: int, number: int, counts: dict[str, int]) -> Iterator[Any]:
     from datasets_builders.streaming import shuffled
 
-    yield from islice(shuffled(iter(dataset), seed), number)
+    counts["drawn"] = 0
+    for row in islice(shuffled(iter(dataset), seed), number):
+        counts["drawn"] += 1
+        yield row
 
 
 def finish(
@@ -291,16 +295,27 @@ class _Told:
 
     def __init__(self, report: Any, checks: Mapping[str, Any], args: Any) -> None:
         self.report = report
-        self.checks = checks
+        self.checks: Any = checks
         self.prompt = {"instruction": args.instruction, "system_prompt": args.system_prompt}
         self.call = {"command": _command(args), "languages": args.language}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         facts = self.report.to_dict() | self.prompt
+        if getattr(self.report, "streaming", False) and "sample" in self.checks:
+            self._count_not_drawn()
         if "parts" in facts:
             facts["parts"] = [part | self.prompt for part in facts["parts"]]
         return facts | self.call | {"checks": {name: dict(found) for name, found in self.checks.items()}}
+
+    def _count_not_drawn(self) -> None:
+        """Of a stream, what was read and neither dropped nor drawn, be it still in a batch or in the buffer."""
+        from datasets_builders.card import check_steps
+
+        others = {name: found for name, found in self.checks.items() if name != "sample"}
+        dropped = sum(count for _, count in check_steps({"checks": others}))
+        sample = self.checks["sample"]
+        sample["not_drawn"] = max(0, self.report.kept - dropped - sample["drawn"])
 
 
 def _command(args: Any) -> str:

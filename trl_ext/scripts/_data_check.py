@@ -115,7 +115,7 @@ def decontaminated(dataset: Any, args: Any, *, default_all: bool = True) -> tupl
             error=True,
         )
     if not sets:
-        return dataset, {**settings, "contaminated": 0, "by_set": {}, "unavailable": missing}
+        return dataset, {**settings, "by_set": {}, "unavailable": missing}
     dataset, counts = without_contaminated(dataset, sets, **settings)
     # the counts of a stream are filled while it is read, and set to zero when it is read again
     return dataset, ChainMap(counts, {**settings, "unavailable": missing})

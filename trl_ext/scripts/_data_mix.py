@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ def mix(args: Any) -> int:
     paths = _local_paths(args)
     settings = {**settings_of(args), "sources": sources, "local_paths": {n: file_names(p) for n, p in paths.items()}}
     revision = _mixed_revision(sources, paths)
+    if paths and revision is None:
+        settings["local_files"] = _files_hash(paths)
     if is_there(args, settings, revision):
         return 0
     built = mix_with_report(
@@ -59,14 +62,16 @@ def mix(args: Any) -> int:
 
 
 def _mixed_revision(sources: Mapping[str, Any], paths: Mapping[str, list[str]]) -> str | None:
-    if set(paths) != set(sources):
-        return None
+    return _files_hash({name: paths[name] for name in sources}) if set(paths) == set(sources) else None
+
+
+def _files_hash(paths: Mapping[str, list[str]]) -> str:
     from datasets_builders.building import source_of
     from datasets_builders.loading import local_facts
-    from datasets_builders.saving import file_hash
+    from datasets_builders.local_files import hash_of_facts
 
-    files = [path for name in sources for path, *_ in local_facts(source_of(name), {"local_path": paths[name]})]
-    return file_hash(files)
+    facts = [fact for name in paths for fact in local_facts(source_of(name), {"local_path": paths[name]})]
+    return hash_of_facts(tuple(facts))
 
 
 def _mixture(args: Any) -> tuple[dict[str, int | float], int | None]:
@@ -81,7 +86,15 @@ def _mixture(args: Any) -> tuple[dict[str, int | float], int | None]:
         return _recipe_file(args.recipe), None
     if not args.parts:
         raise UsageError("name what to mix: NAME=COUNT ..., or --recipe olmo3-think")
-    return {name: _count(name, text) for name, text in map(_pair, args.parts)}, None
+    pairs = [_pair(text) for text in args.parts]
+    _refuse_repeated([name for name, _ in pairs])
+    return {name: _count(name, text) for name, text in pairs}, None
+
+
+def _refuse_repeated(names: list[str], where: str = "") -> None:
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise UsageError(f"{where}{repeated!r} is named more than once; give each source one number")
 
 
 def _recipe_file(name: str) -> dict[str, int | float]:
@@ -92,11 +105,15 @@ def _recipe_file(name: str) -> dict[str, int | float]:
     if not Path(name).is_file():
         recipe(name)  # says which recipe was probably meant
     try:
-        found = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+        text = Path(name).read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UserError(f"{name} is not valid YAML: {str(error).splitlines()[0]}") from error
     if not isinstance(found, dict) or not found:
         raise UserError(f"{name} must hold lines of `source: number of rows`")
+    # a mapping of YAML keeps the last one of equal keys and says nothing
+    _refuse_repeated([str(key.value) for key, _ in getattr(node, "value", ())], f"{name}: ")
     return {str(source): _count(str(source), str(count)) for source, count in found.items()}
 
 
@@ -109,7 +126,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _count(name: str, text: str) -> int | float:
     try:
-        return int(text.replace("_", "")) if text.replace("_", "").isdigit() else float(text)
+        return int(text) if re.fullmatch(r"[+-]?\d[\d_]*", text) else float(text)
     except ValueError:
         raise UsageError(f"{name}={text} must be a number of rows, or a share below 1") from None
 

@@ -41,13 +41,15 @@ def list_sources(args: Any) -> int:
 
 def _facts(source: Any) -> dict[str, Any]:
     names = ("name", "task", "size", "licence", "path", "streaming", "note")
-    return {name: getattr(source, name) for name in names}
+    pinned = None if source.path is None else source.revision is not None
+    return {name: getattr(source, name) for name in names} | {"pinned": pinned}
 
 
 def _source_table(facts: list[dict[str, Any]]) -> str:
     """A line of facts for each source, and under it where it is and what to know."""
-    head = ("name", "task", "rows", "licence")
-    rows = [(fact["name"], fact["task"], _size(fact["size"]), fact["licence"]) for fact in facts]
+    head = ("name", "task", "rows", "licence", "commit")
+    words = {None: "-", True: "pinned", False: "newest"}
+    rows = [(fact["name"], fact["task"], _size(fact["size"]), fact["licence"], words[fact["pinned"]]) for fact in facts]
     first, *others = table(head, rows, numbers=(2,)).split("\n")
     lines = [first]
     for line, fact in zip(others, facts, strict=True):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -292,7 +293,13 @@ def test_stream_is_built_like_a_table(here):
 def test_drawn_stream_has_as_many_rows_as_asked_for_after_the_checks(here):
     argv = ["--decontaminate", "gsm8k=test.jsonl", "--streaming", "--max_samples", "30"]
     assert _build(*argv, output="a") == 0 and _build(*argv, output="b") == 0
-    assert load_report("a")["rows"] == 30
+    report = load_report("a")
+    assert report["rows"] == 30
+    gone = sum(report["dropped"].values()) + report["duplicates"] + report["disagreeing"]
+    contaminated, left = (report["checks"][name] for name in ("decontamination", "sample"))
+    assert contaminated["contaminated"] == 1
+    assert report["loaded"] - gone - 1 - left["not_drawn"] == left["drawn"] == 30
+    assert f"not drawn | {left['not_drawn']}" in Path("a/README.md").read_text()
     assert load_saved("a").to_list() == load_saved("b").to_list()
 
 
@@ -540,3 +547,45 @@ def test_table_is_aligned_and_wraps_its_last_column():
 
 def test_shortened_keeps_both_ends():
     assert shortened("a" * 50 + "b" * 50, 20) == "a" * 10 + " [... 80 characters ...] " + "b" * 10
+
+
+def test_source_that_is_named_twice_is_refused(here, capsys):
+    sentence = "'gsm8k' is named more than once; give each source one number"
+    _refused(capsys, sentence, "mix", "gsm8k=10", "gsm8k=20", "--dry_run", status=2)
+    Path("recipe.yaml").write_text("gsm8k: 10\ncountdown: 5\ngsm8k: 20\n")
+    _refused(capsys, f"recipe.yaml: {sentence}", "mix", "--recipe", "recipe.yaml", "--dry_run", status=2)
+
+
+def test_negative_number_of_rows_is_shown_as_written(here, capsys):
+    _refused(capsys, "gsm8k: -3 must be a number of rows", "mix", "gsm8k=-3", "--dry_run")
+
+
+def test_blank_licence_is_refused_before_anything_is_built(here, capsys):
+    argv = ["build", "gsm8k", "--local_path", "gone.jsonl", "--output_dir", "out", "--licence", " "]
+    _refused(capsys, "--licence is blank; name a licence such as cc-by-4.0", *argv, status=2)
+
+
+def test_list_says_which_sources_are_pinned(here, capsys, monkeypatch):
+    from datasets_builders.sources import arc
+
+    moving = [replace(source, revision=None) for source in arc.SOURCES]
+    monkeypatch.setattr("datasets_builders.sources.arc.SOURCES", moving)
+    assert _data("list", "--json") == 0
+    groups = json.loads(capsys.readouterr().out)
+    facts = {fact["name"]: fact["pinned"] for group in groups.values() for fact in group}
+    assert (facts["gsm8k"], facts["arc_easy"], facts["arithmetic"]) == (True, False, None)
+    assert _data("list", "--task", "choice") == 0
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines() if "arc_easy" in line] == ["newest"]
+
+
+def test_mixture_of_a_changed_file_is_refused(here, capsys):
+    argv = ["mix", "gsm8k=5", "countdown=2", "--local_paths", "gsm8k=train.jsonl", "--output_dir", "out"]
+    argv += ["--decontaminate", "none"]
+    assert _data(*argv) == 0
+    _write("train.jsonl", RAW[:9])
+    _refused(capsys, "other settings (local_files: sha256:", *argv)
+
+
+def test_comparison_with_nothing_counts_nothing(here, capsys):
+    assert _build("--decontaminate") == 0
+    assert "in an evaluation set" not in capsys.readouterr().out
