@@ -8,7 +8,7 @@ orz_57k_items.jsonl, math500.jsonl, olympiadbench.jsonl. A file that is not ther
 The rows that are timed are the training problems with other numbers and some other words, 2 % of them written twice
 with other spaces and 1 % with one other word. Each of the two runs is a process of its own, of which the second finds
 what the first has cached; memory is the highest sum over the process and its workers (proportional set size, in which
-pages that processes share count once).
+pages that processes share count once). Streams are read to their end, from files of conversations of about 10 kB.
 """
 
 import argparse
@@ -121,6 +121,39 @@ def child(data: Path, file: Path, num_proc: int) -> None:
     print(json.dumps({"seconds": seconds | {"total": total}, "counts": counts}))
 
 
+def write_conversations(folder: Path, seed: int, size: int) -> list[Path]:
+    """The same rows in the columns of Tulu 3 as JSON Lines (`size` bytes) and as parquet in groups of 1,000 rows."""
+    import pyarrow
+    import pyarrow.parquet
+
+    draw = random.Random(seed)
+    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(20_000)]
+    lines, table = folder / "conversations.jsonl", folder / "conversations.parquet"
+    writer, rows, count = None, [], 0
+    with lines.open("w", encoding="utf-8") as out:
+        while out.tell() < size:
+            turns = [(role, " ".join(draw.choices(words, k=n))) for role, n in (("user", 100), ("assistant", 1500))]
+            messages = [{"role": role, "content": text} for role, text in turns]
+            rows.append({"id": f"r{count}", "messages": messages, "source": "s"})
+            out.write(json.dumps(rows[-1]) + "\n")
+            count += 1
+            if len(rows) == 1000:
+                batch = pyarrow.Table.from_pylist(rows)
+                writer = writer or pyarrow.parquet.ParquetWriter(table, batch.schema)
+                writer.write_table(batch)
+                rows = []
+    if writer is not None:
+        writer.close()
+    return [lines, table]
+
+
+def stream_child(file: Path) -> None:
+    """Read a stream to its end and print how many rows it had."""
+    start = time.perf_counter()
+    count = sum(1 for _ in build_with_report("tulu_3", local_path=str(file), streaming=True).dataset)
+    print(json.dumps({"rows": count, "seconds": time.perf_counter() - start, "file_mib": file.stat().st_size >> 20}))
+
+
 def peak_memory(process: subprocess.Popen[str], peak: list[int]) -> None:
     """Keep the highest memory of a process and all below it, in bytes, in `peak[0]` until it ends."""
     import psutil
@@ -137,12 +170,12 @@ def peak_memory(process: subprocess.Popen[str], peak: list[int]) -> None:
         time.sleep(0.05)
 
 
-def run_child(args: argparse.Namespace, file: Path, cache: Path) -> dict[str, Any]:
+def run_child(args: argparse.Namespace, file: Path, cache: Path, kind: str = "--child") -> dict[str, Any]:
     """Figures of one run, with its highest memory."""
     command = [sys.executable, __file__, "--data", str(args.data), "--num-proc", str(args.num_proc)]
     environment = os.environ | {"HF_DATASETS_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
     process = subprocess.Popen(
-        [*command, "--child", str(file)],
+        [*command, kind, str(file)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -167,19 +200,26 @@ def main() -> None:
     parser.add_argument("--num-proc", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--stream-mib", type=int, default=1024, help="size of the streamed JSON Lines")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--stream-child", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         child(args.data, args.child, args.num_proc)
+        return
+    if args.stream_child:
+        stream_child(args.stream_child)
         return
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.jsonl"
         write_rows(args.data, rows, args.rows, args.seed)
         speed = [{"run": run, **run_child(args, rows, Path(folder) / "cache")} for run in ("first", "second")]
+        files = write_conversations(Path(folder), args.seed, args.stream_mib * 2**20)
+        streams = {f.suffix[1:]: run_child(args, f, Path(folder) / "cache", "--stream-child") for f in files}
     evaluations = evaluation_sets(args.data)
     sizes = {name: len(dataset) for name, dataset in evaluations.items()}
     found = [found_in(name, rows, evaluations) for name, rows in training_rows(args.data)]
-    figures = {"speed": speed, "evaluation_sets": sizes, "found": found}
+    figures = {"speed": speed, "streams": streams, "evaluation_sets": sizes, "found": found}
     print(json.dumps(figures, indent=2))
     if args.output:
         # where the data lie says nothing about the figures
@@ -187,9 +227,9 @@ def main() -> None:
         versions = {name: importlib.metadata.version(name) for name in ("datasets", "numpy", "pyarrow")}
         record = {
             "command": command,
-            "settings": {"rows": args.rows, "num_proc": args.num_proc, "seed": args.seed},
+            "settings": {name: getattr(args, name) for name in ("rows", "num_proc", "seed", "stream_mib")},
             "versions": {"python": platform.python_version(), **versions},
-            "machine": {"device": platform.machine(), "cpu_count": os.cpu_count()},
+            "machine": {"device": f"{os.cpu_count()} CPU cores"},
             "figures": figures,
         }
         args.output.parent.mkdir(parents=True, exist_ok=True)
