@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import numbers
 import operator
@@ -15,6 +16,8 @@ from trl_ext.advantages import process_advantages
 from trl_ext.errors import UserError
 from trl_ext.grpo.presets import PRESETS, Preset
 from trl_ext.grpo.steps import steps_in_tokens
+
+logger = logging.getLogger(__name__)
 
 # For one completion and each process reward: rewards of the steps, and the index of each step's last token.
 RowSteps = list[tuple[list[float | None], list[int]]]
@@ -108,7 +111,9 @@ def steps_of(
 
 
 def check_any_steps(steps: Sequence[RowSteps], names: Sequence[str]) -> None:
-    """Raise where a process reward found no step in any completion of a batch.
+    """Raise where a process reward found no step in any completion of a batch; warn where it scored none of them.
+
+    Steps without a score may be followed by others: an early policy writes no equation that could be checked.
 
     Args:
         steps: the steps of all processes' completions.
@@ -118,11 +123,17 @@ def check_any_steps(steps: Sequence[RowSteps], names: Sequence[str]) -> None:
         UserError: a process reward is empty.
     """
     for index, name in enumerate(names):
-        if not any(reward is not None for row in steps for reward in row[index][0]):
+        given = [reward for row in steps for reward in row[index][0]]
+        if not given:
             raise UserError(
-                f"The process reward '{name}' gave no step a reward in the {len(steps)} completions of the first "
-                "batch, so nothing can be learned from it; check how it splits completions (a splitter for think "
-                "blocks needs <think> tags)."
+                f"The process reward '{name}' found no step in the {len(steps)} completions of the first batch, so "
+                "nothing can be learned from it; check how it splits completions (a splitter for think blocks needs "
+                "<think> tags)."
+            )
+        if all(reward is None for reward in given):
+            logger.warning(
+                f"The process reward '{name}' gave none of the {len(given)} steps of the first batch a reward; nothing "
+                "is learned from it until it does."
             )
 
 

@@ -226,12 +226,21 @@ def test_nan_and_tensors_are_taken_as_numbers():
 
 
 def test_no_step_in_the_first_batch_is_refused(run):
-    with pytest.raises(UserError, match="'empty' gave no step a reward in the 8 completions"):
+    with pytest.raises(UserError, match="'empty' found no step in the 8 completions of the first batch"):
 
         def empty(completions, **kwargs):
             return [([], []) for _ in completions]
 
         run(process_reward_funcs=empty)
+
+
+def test_steps_without_a_reward_in_the_first_batch_are_told_and_trained_on(run, caplog):
+    def unscored(completions, **kwargs):
+        return [([None], [0]) for _ in completions]
+
+    trainer, _ = run(process_reward_funcs=unscored, process_outcome_weight=1.0, advantage_estimator="rloo")
+    assert "'unscored' gave none of the 8 steps of the first batch a reward" in caplog.text
+    assert any(row["grad_norm"] > 0 for row in trainer.state.log_history if "grad_norm" in row)
 
 
 @pytest.mark.parametrize(
