@@ -153,6 +153,22 @@ def rewards_section() -> str:
     return "\n\n".join(parts)
 
 
+def data_table() -> str:
+    """Building and checking maths rows, and memory of streams."""
+    record = load("data.json")
+    settings, figures = record["settings"], record["figures"]
+    first, second = (run["seconds"]["total"] for run in figures["speed"])
+    memory = max(run["peak_memory_mib"] for run in figures["speed"])
+    lines = ["| work | time | peak memory |", "|---|---|---|"]
+    rows = f"{settings['rows']:,} maths rows: converted, deduplicated, decontaminated"
+    lines.append(f"| {rows} | {first:.0f} s; {second:.0f} s from the cache | {memory} MiB |")
+    for kind, name in (("jsonl", "JSON Lines"), ("parquet", "parquet")):
+        run = figures["streams"][kind]
+        size = f"{run['file_mib']:,} MiB of {name}, {run['rows']:,} conversations, streamed to the end"
+        lines.append(f"| {size} | {run['seconds']:.0f} s | {run['peak_memory_mib']} MiB |")
+    return "\n".join(lines)
+
+
 def section() -> str:
     parts = [
         "**It learns.** SmolLM2-135M, LoRA, two-digit additions:",
@@ -165,6 +181,8 @@ def section() -> str:
         rewards_table(),
         "Answers that hang other graders (power towers, factorials, deep nesting):",
         hostile_table(),
+        f"**Data sets** (`benchmarks/bench_data.py`, {load('data.json')['machine']['device']}):",
+        data_table(),
     ]
     return "\n\n".join(parts)
 
