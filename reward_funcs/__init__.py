@@ -14,6 +14,7 @@ _EXPORTS = {
     "base": ("AsyncReward", "Batch", "Grade", "Reward"),
     "check": ("GoldFailure", "GoldReport", "check_golds"),
     "choice": ("ChoiceReward", "choice_reward"),
+    "code": ("CodeCompilesReward", "CodeReward", "code_compiles_reward", "code_reward"),
     "compose": ("Clip", "Gate", "Min", "Product", "Sum"),
     "countdown": ("CountdownReward", "countdown_reward"),
     "extract": ("after_think", "answer_tag", "completion_text", "final_answer", "last_boxed", "last_number"),
@@ -52,6 +53,7 @@ _EXPORTS = {
     ),
     "repetition": ("RepetitionPenaltyReward", "repetition_penalty_reward"),
     "rubric": ("Criterion", "Rubric", "preset_names"),
+    "sandbox": ("HTTPSandbox", "LocalSandbox", "SandboxReport", "sandbox_report"),
     "steps": (
         "ArithmeticStepReward",
         "FormatProgressStepReward",

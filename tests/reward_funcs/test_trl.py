@@ -27,6 +27,7 @@ from reward_funcs import (
     language_consistency_reward,
     length_penalty_reward,
     repetition_penalty_reward,
+    sandbox_report,
     soft_overlong_reward,
     think_format_reward,
 )
@@ -358,10 +359,14 @@ def test_ppo_trainer_of_this_project_takes_the_same_rewards(tmp_path):
 CODE = "```python\nprint(4)\n```"
 TAGGED = "<think>\nIt is 4.\n</think>\n<answer>\n4\n</answer>"
 # completion, columns, reward
+PROGRAM = "```python\ndef double(x):\n    return 2 * x\n```"
+ISOLATED = sandbox_report().is_isolated
 CASES = {
     "accuracy_reward": (r"\boxed{4}", {"solution": "4"}, 1.0),
     "choice_reward": (r"\boxed{B}", {"solution": "B", "choices": ["four", "five"]}, 1.0),
     "code_block_format_reward": (CODE, {}, 1.0),
+    "code_compiles_reward": (PROGRAM, {}, 1.0),
+    "code_reward": (PROGRAM, {"solution": '{"asserts": ["assert double(2) == 4"]}'}, 1.0 if ISOLATED else None),
     "cosine_length_reward": (r"\boxed{4}", {"solution": "4"}, 1.0),
     "countdown_reward": ("<answer>3 * 8</answer>", {"solution": '{"target": 24, "nums": [3, 8]}'}, 1.0),
     "exact_match_reward": ("<answer>Paris</answer>", {"solution": "paris"}, 1.0),
@@ -399,7 +404,7 @@ def test_reward_found_by_its_path_takes_what_trl_passes(name, conversational):
         log_extra=extra.__setitem__,
         log_metric=metrics.__setitem__,
     )
-    assert rewards == pytest.approx([expected] * 2, abs=1e-4)
+    assert rewards == ([None] * 2 if expected is None else pytest.approx([expected] * 2, abs=1e-4))
     assert reward.__name__ == name
     followed = {"instruction_reward/followed/punctuation:no_comma": 1.0}
     assert metrics == (followed if name == "instruction_reward" else {})

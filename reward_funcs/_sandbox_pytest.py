@@ -1,0 +1,189 @@
+"""The part of pytest that tests of programming tasks use, for a process that has the standard library alone."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import math
+import re
+import sys
+import types
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class UnsupportedTest(Exception):
+    """The test needs what is not here: a fixture, a plug-in, another package."""
+
+
+class _Approx:
+    """A number, or a list or mapping of numbers, compared with a tolerance."""
+
+    def __init__(self, expected: Any, rel: float | None = None, abs: float | None = None) -> None:
+        self.expected, self.rel, self.abs = expected, 1e-6 if rel is None else rel, 1e-12 if abs is None else abs
+
+    def __eq__(self, other: object) -> bool:
+        return self._equal(self.expected, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _equal(self, expected: Any, other: Any) -> bool:
+        if isinstance(expected, dict):
+            return (
+                type(other) is dict
+                and expected.keys() == other.keys()
+                and all(self._equal(value, other[key]) for key, value in expected.items())
+            )
+        if isinstance(expected, (list, tuple)):
+            return (
+                type(other) is type(expected) and len(other) == len(expected) and all(map(self._equal, expected, other))
+            )
+        if type(other) not in (int, float) or not isinstance(expected, (int, float)):
+            return bool(type(other) is type(expected) and expected == other)
+        return math.isclose(expected, other, rel_tol=self.rel, abs_tol=self.abs)
+
+
+class _Raised:
+    value: BaseException
+    type: type[BaseException]
+
+
+@contextlib.contextmanager
+def _raises(expected: Any, match: str | None = None) -> Iterator[_Raised]:
+    found = _Raised()
+    try:
+        yield found
+    except expected as error:
+        found.value, found.type = error, type(error)
+        if match is not None and re.search(match, str(error)) is None:
+            raise AssertionError(f"{error!r} does not match {match!r}") from None
+        return
+    raise AssertionError(f"{expected} was not raised")
+
+
+def _raises_or_call(expected: Any, *args: Any, match: str | None = None, **kwargs: Any) -> Any:
+    if not args:
+        return _raises(expected, match)
+    with _raises(expected, match) as found:
+        args[0](*args[1:], **kwargs)
+    return found
+
+
+class _Marks:
+    def __getattr__(self, name: str) -> Any:
+        if name == "parametrize":
+            return _parametrize
+        if name in ("skip", "skipif", "xfail", "usefixtures"):
+            raise UnsupportedTest(f"pytest.mark.{name}")
+
+        def mark(*args: Any, **_: Any) -> Any:
+            return args[0] if len(args) == 1 and callable(args[0]) else lambda function: function
+
+        return mark
+
+
+def _parametrize(names: Any, values: Any, **_: Any) -> Callable[[Any], Any]:
+    listed = [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
+    cases = [dict(zip(listed, (one,) if len(listed) == 1 else one, strict=True)) for one in values]
+
+    def mark(function: Any) -> Any:
+        function.parameters = [*getattr(function, "parameters", []), cases]
+        return function
+
+    return mark
+
+
+def _stub() -> types.ModuleType:
+    module: Any = types.ModuleType("pytest")
+
+    def fail(reason: str = "", **_: Any) -> None:
+        raise AssertionError(reason)
+
+    def unsupported(*_: Any, **__: Any) -> None:
+        raise UnsupportedTest("pytest")
+
+    module.raises, module.approx, module.mark, module.fail = _raises_or_call, _Approx, _Marks(), fail
+    module.fixture = module.skip = module.importorskip = module.param = unsupported
+    module.main = lambda *_, **__: 0
+    return module
+
+
+class _Solution(types.ModuleType):
+    """The program as a module: tests import what they call from it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ImportError(f"the program has no {name}")
+
+
+def collected(code: str, names: dict[str, Any], module_names: tuple[str, ...] = ("solution",)) -> list[Any]:
+    """Run a test module and return its tests as functions without arguments.
+
+    Args:
+        code (`str`): the module.
+        names (`dict[str, Any]`): what stands for the names of the program; the module sees them, and can import them.
+        module_names (`tuple[str, ...]`, *optional*): modules that stand for the program.
+
+    Raises:
+        UnsupportedTest: Where it needs more than `raises`, `approx`, `fail` and `mark.parametrize`.
+    """
+    for name in module_names:
+        module = _Solution(name)
+        vars(module).update(names)
+        sys.modules[name] = module
+    sys.modules["pytest"] = _stub()
+    space = {**names, "__name__": "tests"}
+    exec(compile(code, "<tests>", "exec", dont_inherit=True), space)
+    found: list[Callable[[], None]] = []
+    for name, value in list(space.items()):
+        if name in names:
+            continue
+        if isinstance(value, types.FunctionType) and name.startswith("test"):
+            found += _cases(value)
+        elif isinstance(value, type) and issubclass(value, unittest.TestCase):
+            found += _unittest_cases(value)
+        elif isinstance(value, type) and name.startswith("Test"):
+            found += _class_cases(value)
+    return found
+
+
+def _cases(function: Any) -> list[Callable[[], None]]:
+    groups = getattr(function, "parameters", [])
+    given = {name for cases in groups for case in cases[:1] for name in case}
+    missing = inspect.signature(function).parameters.keys() - given
+    if any(inspect.signature(function).parameters[name].default is inspect.Parameter.empty for name in missing):
+        raise UnsupportedTest(f"fixtures {sorted(missing)}")
+
+    def bound(parts: tuple[dict[str, Any], ...]) -> Callable[[], None]:
+        arguments = {name: value for part in parts for name, value in part.items()}
+        return lambda: function(**arguments)
+
+    return [bound(parts) for parts in itertools.product(*groups)]
+
+
+def _class_cases(kind: type) -> list[Callable[[], None]]:
+    found: list[Callable[[], None]] = []
+    for name in [name for name in vars(kind) if name.startswith("test")]:
+        instance = kind()
+        setup = getattr(instance, "setup_method", None)
+        found += [_after(setup, case) for case in _cases(getattr(instance, name))]
+    return found
+
+
+def _after(setup: Any, case: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        if setup is not None:
+            setup()
+        case()
+
+    return run
+
+
+def _unittest_cases(kind: type[unittest.TestCase]) -> list[Callable[[], None]]:
+    def bound(test: unittest.TestCase) -> Callable[[], None]:
+        return test.debug
+
+    return [bound(kind(name)) for name in unittest.TestLoader().getTestCaseNames(kind)]

@@ -1,0 +1,216 @@
+"""Frames between the processes of the sandbox, and values in them: plain data as JSON, never pickles.
+
+Whatever the program under test sends is read with [`decoded`], which makes nothing but plain Python values.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from datetime import time as day_time
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+MAX_FRAME = 16 << 20  # bytes
+_LENGTH = struct.Struct("!I")
+_SMALL = 1 << 60
+
+# Types whose repr is read back by their constructor.
+_AS_TEXT: dict[str, type] = {"Decimal": Decimal, "Fraction": Fraction}
+_AS_ISO: dict[str, Any] = {"datetime": datetime, "date": date, "time": day_time}
+_LISTS: dict[str, Callable[..., Any]] = {"l": list, "t": tuple, "s": set, "f": frozenset, "q": deque}
+_DICTS: dict[str, Callable[..., Any]] = {"d": dict, "o": OrderedDict, "c": Counter, "e": dict}
+_LIST_TAGS = {list: "l", tuple: "t", set: "s", frozenset: "f", deque: "q"}
+_DICT_TAGS = {dict: "d", OrderedDict: "o", Counter: "c", defaultdict: "e"}
+
+Other = Callable[[Any], list[Any]]
+
+
+class WireError(ValueError):
+    """A frame or value that cannot be sent or read."""
+
+
+def encoded(value: Any, other: Other | None = None) -> Any:
+    """A value as what JSON can hold; lists carry a tag for their type.
+
+    Only exact types count: an instance of a subclass, whose `__eq__` may lie, is no plain value.
+
+    Args:
+        value (`Any`): None, numbers, text, bytes, dates and the containers of the standard library, nested.
+        other (`Callable`, *optional*): called for anything else; it returns the tagged list to send.
+
+    Raises:
+        WireError: For any other value where `other` is not given.
+
+    Example:
+
+    ```python
+    >>> encoded((1, "a"))
+    ['t', 1, 'a']
+    >>> decoded(encoded({1: {2.5}}))
+    {1: {2.5}}
+
+    ```
+    """
+    kind: Any = type(value)
+    if value is None or kind is bool or kind is str or kind is float:
+        return value
+    if kind is int:
+        return value if -_SMALL < value < _SMALL else ["i", hex(value)]
+    if kind in _LIST_TAGS:
+        return [_LIST_TAGS[kind], *[encoded(item, other) for item in value]]
+    if kind in _DICT_TAGS:
+        pairs = [[encoded(key, other), encoded(item, other)] for key, item in value.items()]
+        return [_DICT_TAGS[kind], *pairs]
+    if kind in (bytes, bytearray):
+        return ["b" if kind is bytes else "B", value.hex()]
+    found = _rare(kind, value)
+    if found is not None:
+        return found
+    if other is None:
+        raise WireError(f"no plain value: {kind.__name__}")
+    return other(value)
+
+
+def _rare(kind: type, value: Any) -> list[Any] | None:
+    if kind is complex:
+        return ["x", value.real, value.imag]
+    if kind is range:
+        return ["r", *(encoded(part) for part in (value.start, value.stop, value.step))]
+    if kind is timedelta:
+        return ["D", value.days, value.seconds, value.microseconds]
+    for name, one in _AS_TEXT.items():
+        if kind is one:
+            return ["T", name, str(value)]
+    for name, one in _AS_ISO.items():
+        if kind is one:
+            return ["I", name, value.isoformat()]
+    return None
+
+
+def decoded(value: Any, other: Other | None = None) -> Any:
+    """The value that [`encoded`] wrote; `other(tagged)` makes what is no plain value.
+
+    Raises:
+        WireError: For anything that [`encoded`] does not write.
+    """
+    if not isinstance(value, list):
+        if isinstance(value, dict):
+            raise WireError("a mapping without its tag")
+        return value
+    if not value or not isinstance(value[0], str):
+        raise WireError("a list without its tag")
+    tag = value[0]
+    try:
+        if tag in _LISTS:
+            return _LISTS[tag](decoded(item, other) for item in value[1:])
+        if tag in _DICTS:
+            return _DICTS[tag]({decoded(key, other): decoded(item, other) for key, item in value[1:]})
+        return _decoded_rare(tag, value, other)
+    except (TypeError, IndexError, KeyError, ArithmeticError, AttributeError) as error:
+        raise WireError(f"bad value: {type(error).__name__}") from None
+
+
+def _decoded_rare(tag: str, value: list[Any], other: Callable[[list[Any]], Any] | None) -> Any:
+    if tag == "i":
+        return int(value[1], 16)
+    if tag in ("b", "B"):
+        return bytes.fromhex(value[1]) if tag == "b" else bytearray.fromhex(value[1])
+    if tag == "x":
+        return complex(value[1], value[2])
+    if tag == "r":
+        return range(*(decoded(part) for part in value[1:4]))
+    if tag == "D":
+        return timedelta(*value[1:4])
+    if tag == "T":
+        return _AS_TEXT[value[1]](value[2])
+    if tag == "I":
+        return _AS_ISO[value[1]].fromisoformat(value[2])
+    if other is None:
+        raise WireError(f"unknown tag {tag!r:.20}")
+    return other(value)
+
+
+def packed(message: Any) -> bytes:
+    """A frame: four bytes of length, then JSON.
+
+    Raises:
+        WireError: For a frame above `MAX_FRAME`.
+    """
+    data = json.dumps(message, separators=(",", ":")).encode()
+    if len(data) > MAX_FRAME:
+        raise WireError("the message is too long")
+    return _LENGTH.pack(len(data)) + data
+
+
+def loaded(data: bytes) -> Any:
+    """The message of a frame's bytes.
+
+    Raises:
+        WireError: For bytes that are not JSON.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise WireError("not JSON") from None
+
+
+class Channel:
+    """Frames over a stream socket, with a deadline.
+
+    Args:
+        sock (`socket.socket`): a connected stream socket.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def send(self, message: Any) -> None:
+        """Send one message.
+
+        Raises:
+            OSError: When the other side is gone.
+        """
+        self.sock.sendall(packed(message))
+
+    def receive(self, deadline: float | None = None) -> Any:
+        """The next message.
+
+        Args:
+            deadline (`float`, *optional*): a time of `time.monotonic`.
+
+        Raises:
+            EOFError: When the other side has closed.
+            TimeoutError: When the deadline has passed.
+            WireError: For a frame that is too long or is not JSON.
+        """
+        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size, deadline))
+        if length > MAX_FRAME:
+            raise WireError("the message is too long")
+        return loaded(self._exactly(length, deadline))
+
+    def _exactly(self, count: int, deadline: float | None) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            if deadline is None:
+                self.sock.settimeout(None)
+            else:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                self.sock.settimeout(left)
+            try:
+                part = self.sock.recv(min(count - len(data), 1 << 20))
+            except ConnectionError:
+                raise EOFError from None
+            if not part:
+                raise EOFError
+            data += part
+        self.sock.settimeout(None)
+        return bytes(data)
