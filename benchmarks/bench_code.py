@@ -50,7 +50,7 @@ def main() -> None:
     result = {
         "command": shlex.join(["python", "benchmarks/bench_code.py", *sys.argv[1:]]),
         "python": platform.python_version(),
-        "machine": {"processors": os.cpu_count(), "system": platform.system(), "kernel": platform.release()},
+        "machine": {"device": f"{os.cpu_count()} CPU cores"},
         "isolation": report.isolation,
         "layers": list(report.layers),
         "programs": options.programs,
