@@ -1,11 +1,11 @@
-"""Every log line as JSON, each step once, and a progress bar of one line."""
+"""Every log line as JSON, each step once."""
 
 import json
 from types import SimpleNamespace
 
 import pytest
 
-from trl_ext.callbacks import METRICS_FILE, MetricsWriter, ProgressBar, read_metrics
+from trl_ext.callbacks import METRICS_FILE, MetricsWriter, read_metrics
 
 
 def _state(step, is_main=True, max_steps=10):
@@ -78,60 +78,3 @@ def test_metrics_take_numbers_of_numpy_and_torch(tmp_path):
     _log(MetricsWriter(tmp_path), 1, a=np.float32(0.5), b=torch.tensor(2.0))
     row = read_metrics(tmp_path / METRICS_FILE)[0]
     assert (row["a"], row["b"]) == (0.5, 2.0)
-
-
-@pytest.fixture
-def bar(capsys):
-    pytest.importorskip("tqdm")
-    bar = ProgressBar()
-    bar.on_train_begin(None, _state(3), None)
-    yield bar
-    bar.on_train_end(None, _state(10), None)
-
-
-def test_progress_bar_counts_steps_from_where_the_run_begins(bar):
-    assert (bar._bar.n, bar._bar.total) == (3, 10)
-    bar.on_step_end(None, _state(4), None)
-    bar.on_step_end(None, _state(7), None)
-    assert bar._bar.n == 7
-
-
-def test_progress_bar_shows_reward_kl_and_explained_variance_where_they_are_known(bar):
-    bar.on_log(None, _state(4), None, logs={"reward": 0.25, "value/explained_variance": 0.5})
-    assert bar._bar.postfix == "reward=0.250, EV=0.500"
-    bar.on_log(None, _state(4), None, logs={"reward": None, "policy/kl_ref_sequence": 1.0})
-    assert bar._bar.postfix == "KL=1.000"
-    bar.on_log(None, _state(4), None, logs={"train_runtime": 3.0})
-    assert bar._bar.postfix == "KL=1.000"
-
-
-def test_progress_bar_of_grpo_has_its_name_and_figures(capsys):
-    pytest.importorskip("tqdm")
-    bar = ProgressBar("GRPO")
-    bar.on_train_begin(None, _state(0), None)
-    assert bar._bar.desc == "GRPO"
-    logs = {"reward": 0.25, "kl": 0.5, "frac_reward_zero_std": 0.75, "value/explained_variance": 1.0}
-    bar.on_log(None, _state(1), None, logs=logs)
-    assert bar._bar.postfix == "reward=0.250, KL=0.500, flat groups=0.750"
-    bar.on_train_end(None, _state(10), None)
-
-
-def test_progress_bar_that_is_closed_ends_its_line(capsys):
-    pytest.importorskip("tqdm")
-    bar = ProgressBar("GRPO")
-    bar.close()  # before it has begun
-    bar.on_train_begin(None, _state(0), None)
-    assert not capsys.readouterr().err.endswith("\n")
-    bar.close()
-    assert capsys.readouterr().err.endswith("\n")
-    bar.close()
-    assert capsys.readouterr().err == ""
-
-
-def test_progress_bar_of_another_process_shows_nothing(capsys):
-    bar = ProgressBar()
-    bar.on_train_begin(None, _state(0, is_main=False), None)
-    bar.on_step_end(None, _state(1, is_main=False), None)
-    bar.on_log(None, _state(1, is_main=False), None, logs={"reward": 1.0})
-    bar.on_train_end(None, _state(1, is_main=False), None)
-    assert capsys.readouterr().err == ""

@@ -396,7 +396,8 @@ def build_trainer(trainer_class: Any, script_args: Any, training_args: Any, mode
     from transformers import PrinterCallback, TrainerCallback
     from trl import get_peft_config, get_quantization_config
 
-    from trl_ext.callbacks import MetricsWriter, ProgressBar
+    from trl_ext.callbacks import MetricsWriter
+    from trl_ext.progress import RichTable
 
     class WriteConfig(TrainerCallback):
         """When training begins: a resume that is refused leaves the file as it was."""
@@ -421,7 +422,7 @@ def build_trainer(trainer_class: Any, script_args: Any, training_args: Any, mode
         eval_dataset=pick_split(data, script_args.dataset_test_split) if evaluate else None,
         quantization_config=get_quantization_config(model_args),
         peft_config=get_peft_config(model_args),
-        callbacks=[MetricsWriter(training_args.output_dir), ProgressBar(trainer_class._name)],
+        callbacks=[MetricsWriter(training_args.output_dir), RichTable(trainer_class._name)],
         **more,
     )
     trainer.remove_callback(PrinterCallback)  # metrics.jsonl holds what it prints over the progress bar
@@ -431,13 +432,13 @@ def build_trainer(trainer_class: Any, script_args: Any, training_args: Any, mode
 
 def train_and_save(trainer: Any, script_args: Any, command: str) -> int:
     """Train, from a checkpoint where the call names one, and save; 0, the command's exit status."""
-    from trl_ext.callbacks import ProgressBar
+    from trl_ext.progress import RichTable
 
     try:
         trainer.train(resume_from_checkpoint=resume_from(trainer.args))
     finally:
         for callback in trainer.callback_handler.callbacks:
-            if isinstance(callback, ProgressBar):
+            if isinstance(callback, RichTable):
                 callback.close()  # an error's message must not stand behind the bar
     finish(trainer, script_args, command)
     return 0

@@ -111,9 +111,10 @@ def build_trainer(args: Any, **overrides: Any) -> tuple[Any, list[dict[str, Any]
     from datasets import Dataset
     from peft import LoraConfig
 
-    from trl_ext.callbacks import MetricsWriter, ProgressBar
+    from trl_ext.callbacks import MetricsWriter
     from trl_ext.errors import UserError
     from trl_ext.ppo import PPOConfig, PPOTrainer
+    from trl_ext.progress import RichTable
 
     if importlib.util.find_spec("matplotlib") is None:
         raise UserError("the demo draws its curves with matplotlib; install it with `pip install matplotlib`")
@@ -149,7 +150,7 @@ def build_trainer(args: Any, **overrides: Any) -> tuple[Any, list[dict[str, Any]
         args=PPOConfig(**{**settings, **overrides}),
         train_dataset=Dataset.from_list(training),
         peft_config=LoraConfig(r=16, lora_alpha=32, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"),
-        callbacks=[MetricsWriter(args.output_dir), ProgressBar()],
+        callbacks=[MetricsWriter(args.output_dir), RichTable()],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     return trainer, held_out
