@@ -1,6 +1,7 @@
 """Time a build of 100,000 maths rows with its checks, and count what the checks find in real training sets.
 
     python benchmarks/bench_data.py --data DIR --output benchmarks/results/data.json
+    python benchmarks/bench_data.py hub
 
 DIR holds JSON Lines in the schema of the Hub: gsm8k_train.jsonl, gsm8k_test.jsonl, math_train.jsonl (problem, answer),
 orz_57k_items.jsonl, math500.jsonl, olympiadbench.jsonl. A file that is not there is left out.
@@ -9,6 +10,10 @@ The rows that are timed are the training problems with other numbers and some ot
 with other spaces and 1 % with one other word. Each of the two runs is a process of its own, of which the second finds
 what the first has cached; memory is the highest sum over the process and its workers (proportional set size, in which
 pages that processes share count once). Streams are read to their end, from files of conversations of about 10 kB.
+
+`hub` alone reads parquet as from the Hub, through a server on this machine that answers requests for ranges of a file:
+groups of 1,000 rows, one row group of all rows, and rows of 1 MB. Each is read by a process of its own, whose highest
+resident memory the kernel tells (VmHWM), with that of the process before the first row, most of it imports.
 """
 
 import argparse
@@ -19,16 +24,22 @@ import platform
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from datasets_builders import build_eval, build_with_report, decontaminate, deduplicate
+from datasets_builders.registry import BUILDERS
 from datasets_builders.schema import alnum
 
 TRAINING = {
@@ -147,6 +158,110 @@ def write_conversations(folder: Path, seed: int, size: int) -> list[Path]:
     return [lines, table]
 
 
+# Of the files that are read as from the Hub: share of `--hub-mib`, words of a reply, rows of a row group (0 for all).
+HUB_FILES = {
+    "groups of 1,000 rows": (1.0, 1500, 1000),
+    "one row group": (0.35, 1500, 0),
+    "rows of 1 MB": (0.5, 150_000, 0),
+}
+
+
+def write_hub_file(file: Path, seed: int, size: int, words: int, group: int) -> dict[str, int]:
+    """Write conversations of `words` words as parquet of about `size` bytes; its rows, groups and largest group."""
+    import pyarrow
+    import pyarrow.parquet
+
+    draw = random.Random(seed)
+    known = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(20_000)]
+    tables, length = [], 0
+    while length < size:
+        rows = []
+        for index in range(max(1, 10_000_000 // (7 * words))):
+            turns = [(role, " ".join(draw.choices(known, k=n))) for role, n in (("user", 100), ("assistant", words))]
+            messages = [{"role": role, "content": text} for role, text in turns]
+            rows.append({"id": f"r{len(tables)}-{index}", "messages": messages, "source": "s"})
+            length += sum(len(text) for _, text in turns)
+        tables.append(pyarrow.Table.from_pylist(rows))
+    table = pyarrow.concat_tables(tables)
+    pyarrow.parquet.write_table(table, file, row_group_size=group or table.num_rows)
+    facts = pyarrow.parquet.read_metadata(file)
+    groups = [facts.row_group(index).total_byte_size for index in range(facts.num_row_groups)]
+    return {"file_mib": file.stat().st_size >> 20, "row_groups": len(groups), "largest_group_mib": max(groups) >> 20}
+
+
+class Ranges(BaseHTTPRequestHandler):
+    """Serves one folder in ranges, as the Hub does."""
+
+    def __init__(self, *args: Any, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        file = self.folder / Path(self.path).name
+        size = file.stat().st_size
+        match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        first, last = (int(match[1]), min(int(match[2]), size - 1)) if match else (0, size - 1)
+        self.send_response(206 if match else 200)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
+        self.send_header("Content-Length", str(last - first + 1))
+        self.end_headers()
+        # a question for the size alone closes the connection in the middle of an answer
+        if self.command == "GET" and match:
+            with file.open("rb") as stream:
+                stream.seek(first)
+                self.wfile.write(stream.read(last - first + 1))
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address under which the files of a folder are served."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Ranges, folder=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def hub_streams(args: argparse.Namespace) -> dict[str, Any]:
+    """Figures of each file of `HUB_FILES`, read as from the Hub."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as address:
+        for name, (share, words, group) in HUB_FILES.items():
+            file = Path(folder) / f"{words}-{group}.parquet"
+            facts = write_hub_file(file, args.seed, int(share * args.hub_mib * 2**20), words, group)
+            url = f"{address}/{file.name}"
+            found[name] = facts | run_child(args, url, Path(folder) / "cache", "--hub-child")
+            file.unlink()
+            shutil.rmtree(Path(folder) / "cache", ignore_errors=True)
+    return found
+
+
+def resident_mib() -> int:
+    """Highest resident memory of this process so far, as Linux tells it."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) >> 10
+
+
+def hub_child(url: str) -> None:
+    """Read a stream to its end by the way of the Hub and print how much memory that took."""
+    source = replace(BUILDERS["tulu_3"], path="parquet", data_files=url, revision=None)
+    dataset = build_with_report(source, streaming=True).dataset
+    before, start = resident_mib(), time.perf_counter()
+    count = sum(1 for _ in dataset)
+    seconds = time.perf_counter() - start
+    print(json.dumps({"rows": count, "seconds": seconds, "before_mib": before, "resident_mib": resident_mib()}))
+
+
 def stream_child(file: Path) -> None:
     """Read a stream to its end and print how many rows it had."""
     start = time.perf_counter()
@@ -170,9 +285,10 @@ def peak_memory(process: subprocess.Popen[str], peak: list[int]) -> None:
         time.sleep(0.05)
 
 
-def run_child(args: argparse.Namespace, file: Path, cache: Path, kind: str = "--child") -> dict[str, Any]:
+def run_child(args: argparse.Namespace, file: Path | str, cache: Path, kind: str = "--child") -> dict[str, Any]:
     """Figures of one run, with its highest memory."""
-    command = [sys.executable, __file__, "--data", str(args.data), "--num-proc", str(args.num_proc)]
+    command = [sys.executable, __file__, "--num-proc", str(args.num_proc)]
+    command += ["--data", str(args.data)] if args.data else []
     environment = os.environ | {"HF_DATASETS_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
     process = subprocess.Popen(
         [*command, kind, str(file)],
@@ -195,12 +311,19 @@ def run_child(args: argparse.Namespace, file: Path, cache: Path, kind: str = "--
 def main() -> None:
     """Print the figures, and write them when asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument(
+        "part", nargs="?", choices=("all", "hub"), default="all", help="all, or the reading as from the Hub"
+    )
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--num-proc", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--stream-mib", type=int, default=1024, help="size of the streamed JSON Lines")
+    parser.add_argument(
+        "--hub-mib", type=int, default=1024, help="size of the largest file that is read as from the Hub"
+    )
+    parser.add_argument("--hub-child", help=argparse.SUPPRESS)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--stream-child", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -210,6 +333,19 @@ def main() -> None:
     if args.stream_child:
         stream_child(args.stream_child)
         return
+    if args.hub_child:
+        hub_child(args.hub_child)
+        return
+    if args.part == "all" and args.data is None:
+        parser.error("give --data, or only the part `hub`")
+    figures = {"hub_streams": hub_streams(args)} if args.part == "hub" else all_figures(args)
+    print(json.dumps(figures, indent=2))
+    if args.output:
+        write_record(args, figures)
+
+
+def all_figures(args: argparse.Namespace) -> dict[str, Any]:
+    """Every figure."""
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.jsonl"
         write_rows(args.data, rows, args.rows, args.seed)
@@ -219,21 +355,24 @@ def main() -> None:
     evaluations = evaluation_sets(args.data)
     sizes = {name: len(dataset) for name, dataset in evaluations.items()}
     found = [found_in(name, rows, evaluations) for name, rows in training_rows(args.data)]
-    figures = {"speed": speed, "streams": streams, "evaluation_sets": sizes, "found": found}
-    print(json.dumps(figures, indent=2))
-    if args.output:
-        # where the data lie says nothing about the figures
-        command = shlex.join(["python", *("DIR" if word == str(args.data) else word for word in sys.argv)])
-        versions = {name: importlib.metadata.version(name) for name in ("datasets", "numpy", "pyarrow")}
-        record = {
-            "command": command,
-            "settings": {name: getattr(args, name) for name in ("rows", "num_proc", "seed", "stream_mib")},
-            "versions": {"python": platform.python_version(), **versions},
-            "machine": {"device": f"{os.cpu_count()} CPU cores"},
-            "figures": figures,
-        }
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    figures = {"speed": speed, "streams": streams, "hub_streams": hub_streams(args)}
+    return figures | {"evaluation_sets": sizes, "found": found}
+
+
+def write_record(args: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """Write the figures with what they were measured with."""
+    # where the data lie says nothing about the figures
+    command = shlex.join(["python", *("DIR" if word == str(args.data) else word for word in sys.argv)])
+    versions = {name: importlib.metadata.version(name) for name in ("datasets", "numpy", "pyarrow")}
+    record = {
+        "command": command,
+        "settings": {name: getattr(args, name) for name in ("rows", "num_proc", "seed", "stream_mib", "hub_mib")},
+        "versions": {"python": platform.python_version(), **versions},
+        "machine": {"device": f"{os.cpu_count()} CPU cores"},
+        "figures": figures,
+    }
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from datasets_builders.converting import REASON, code_version, converted_batch, instructed_batch, source_kind
+from datasets_builders.evaluation_rows import EVALUATION_MARK
 from datasets_builders.instructions import check_preset
 from datasets_builders.loading import GENERATED_ROWS, RawRows, Wanted, most_tries, raw_rows
 from datasets_builders.local_files import LocalPath
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
 BATCH = 1000
-# In the `info` of a table of evaluation rows, where it outlives `select`, `map` and `filter`: rows of gsm8k do not tell
-# whether they are of its test split.
-EVALUATION_MARK = "evaluation set"
 LARGE_ROWS_BATCH = 50  # of sources that are streamed by default: their rows may be as large as a megabyte
 
 
@@ -180,8 +178,9 @@ def build_with_report(
     draw = not evaluation and source.generate is None
     deduplicate = report.deduplicate = deduplicate and not evaluation
     if report.streaming:
-        return Built(_streamed(source, raw, report, deduplicate, draw), report)
-    dataset = _table(source, raw, report, deduplicate, draw, num_proc, wanted)
+        dataset = _streamed(source, raw, report, deduplicate, draw)
+    else:
+        dataset = _table(source, raw, report, deduplicate, draw, num_proc, wanted)
     if evaluation:
         dataset.info.description = EVALUATION_MARK
     return Built(dataset, report)

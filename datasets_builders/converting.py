@@ -55,10 +55,11 @@ def row_fault(row: Row, kind: str) -> str | None:
 
 
 def is_of_math_500(row: Row) -> bool:
-    """Whether a row asks a problem of MATH-500 in the same letters and digits; many sources hold some of them."""
+    """Whether a turn of the user is a problem of MATH-500 in the same letters and digits; many sources hold some."""
     from datasets_builders.sources.hendrycks_math import math_500_hashes
 
-    return row["task"] == "math" and text_hash(prompt_text(row)) in math_500_hashes()
+    asked = {prompt_text(row), *(turn["content"] for turn in row["prompt"] if turn["role"] == "user")}
+    return any(text_hash(text) in math_500_hashes() for text in asked)
 
 
 def texts(row: Mapping[str, Any]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from datasets_builders.local_files import (
     json_texts,
     listed,
 )
+from datasets_builders.parquet_stream import STREAM_BATCH, hold_few_rows, parquet_batches, rows_at_once, streams_parquet
 from datasets_builders.source import Source
 
 # The one column of rows that are kept as JSON text, and of rows that a procedural source is yet to make.
@@ -30,9 +31,6 @@ MAX_TRIES = 32  # generated rows for each different one that is asked for
 # Where the rows of a procedural test split begin: no train split reaches so far.
 TEST_START = 10**12
 LOOKED_AT = 100  # rows of a JSON file in which a column must show up
-# Rows of a stream that are read at once: rows of code sources have up to a megabyte each.
-STREAM_BATCH = 32
-STREAM_BYTES = 1 << 20  # of each column of a parquet file that a stream reads at once
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 RawRow = Mapping[str, Any]
@@ -49,6 +47,7 @@ class RawRows:
         files (`tuple[str, ...]`): names of the local files.
         where (`str`): how a message calls the place that they are read from.
         files_hash (`str`, *optional*): hash of the content of the local files.
+        batch_rows (`int`): rows of a stream that are read at once.
     """
 
     dataset: Any
@@ -56,12 +55,13 @@ class RawRows:
     files: tuple[str, ...] = ()
     where: str = ""
     files_hash: str | None = None
+    batch_rows: int = STREAM_BATCH
 
     def batches(self) -> Iterator[Mapping[str, list[Any]]]:
-        """The rows of a stream, `STREAM_BATCH` at a time; errors of the place that they are read from have a remedy."""
+        """The rows of a stream, a few at a time; errors of the place that they are read from have a remedy."""
         # `iter(batch_size)` is not split among the workers of a DataLoader, as `__iter__` is: what reads on top of it
         # is one stream, and would lose the rows of the other workers
-        batches = self.dataset.iter(batch_size=STREAM_BATCH)
+        batches = self.dataset.iter(batch_size=self.batch_rows)
         while True:
             with Explained(self.where):
                 batch = next(batches, None)
@@ -219,7 +219,9 @@ def _local_rows(source: Source, wanted: Wanted) -> RawRows:
     where = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     if files[0].suffix.lower() == ".parquet":
         rows = _parquet_rows(source, files, wanted.streaming, where)
-        return RawRows(rows, files=names, where=where, files_hash=hash_of_facts(tuple(file_facts(files))))
+        number = rows_at_once(str(files[0]), list(rows.features)) if wanted.streaming else STREAM_BATCH
+        hashed = hash_of_facts(tuple(file_facts(files)))
+        return RawRows(rows, files=names, where=where, files_hash=hashed, batch_rows=number)
     _check_first(source, _json_rows(file_facts(files)), where)
     rows = _generated(_json_rows, {"files": tuple(file_facts(files))}, "string", JSON_COLUMN, wanted.streaming)
     return RawRows(rows, files=names, where=where, files_hash=hash_of_facts(tuple(file_facts(files))))
@@ -296,7 +298,7 @@ def _parquet_rows(source: Source, files: Sequence[Path], streaming: bool, where:
 
 
 def _parquet_stream(files: Sequence[Path], fields: Sequence[Any]) -> Any:
-    """Rows of local parquet in the memory of a few pages: the scanner of `datasets` holds twice a row group of it."""
+    """Rows of local parquet, of which the files may have different columns."""
     import pyarrow as pa
     from datasets import Features, IterableDataset
 
@@ -306,28 +308,11 @@ def _parquet_stream(files: Sequence[Path], fields: Sequence[Any]) -> Any:
 
 
 def _parquet_examples(files: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
     empty = dict.fromkeys(columns)
-    for name in files:
-        with pq.ParquetFile(name, pre_buffer=False, buffer_size=STREAM_BYTES) as file:
-            wanted = [column for column in columns if column in file.schema_arrow.names]
-            for batch in file.iter_batches(STREAM_BATCH, columns=wanted, use_threads=False):
-                for row in batch.to_pylist():
-                    yield empty | row
-
-
-def _hold_few_rows(config: Any) -> None:
-    """Let a stream of parquet decode few rows at a time, from a small window of the file.
-
-    By default all columns of a row group are read ahead and decoded at once, which may be a GB.
-    """
-    from pyarrow.dataset import ParquetFragmentScanOptions
-
-    config.batch_size = STREAM_BATCH
-    config.fragment_scan_options = ParquetFragmentScanOptions(
-        pre_buffer=False, use_buffered_stream=True, buffer_size=STREAM_BYTES
-    )
+    for file in files:
+        for batch in parquet_batches(file, columns):
+            for row in batch.to_pylist():
+                yield empty | row
 
 
 # The Hub
@@ -346,16 +331,19 @@ def _hub_rows(source: Source, wanted: Wanted) -> RawRows:
             f"config={wanted.config!r} is no folder of {source.name!r}{hint(wanted.config, source.folders)}"
         )
     revision = wanted.revision or source.revision
-    parts, commit = [], None
+    parts, commit, number = [], None, STREAM_BATCH
     for config in configs:
-        builder, where = _hub_builder(source, config, revision)
+        builder, where = _hub_builder(source, config, revision, is_pin=wanted.revision is None)
         commit = commit or _commit(builder.hash, revision, where)
-        parts += [_hub_part(source, builder, split, wanted.streaming, where) for split in splits]
+        for split in splits:
+            parts.append(_hub_part(source, builder, split, wanted.streaming, where))
+            if wanted.streaming and len(parts) == 1:
+                number = _hub_batch_rows(builder, split, where)
     if len(parts) == 1:
-        return RawRows(parts[0], commit, where=source.path or "")
+        return RawRows(parts[0], commit, where=source.path or "", batch_rows=number)
     from datasets import concatenate_datasets
 
-    return RawRows(concatenate_datasets(parts), commit, where=source.path or "")
+    return RawRows(concatenate_datasets(parts), commit, where=source.path or "", batch_rows=number)
 
 
 def _commit(prepared: Any, revision: str | None, where: str) -> str | None:
@@ -372,10 +360,14 @@ def _commit(prepared: Any, revision: str | None, where: str) -> str | None:
     return found or asked
 
 
-def _hub_builder(source: Source, config: str | None, revision: str | None, **options: Any) -> tuple[Any, str]:
+def _hub_builder(
+    source: Source, config: str | None, revision: str | None, *, is_pin: bool, **options: Any
+) -> tuple[Any, str]:
     if source.path is None:
         raise LoadingError(f"{source.name!r} has no path on the Hub; give its files with local_path=")
-    where = source.path + (f" ({config})" if config else "") + (f" at revision {revision}" if revision else "")
+    where = source.path + (f" ({config})" if config else "")
+    if revision:
+        where += f" at {'its pinned ' if is_pin else ''}revision {revision}"
     if source.folders:
         options |= {"data_dir": config}
     else:
@@ -393,7 +385,9 @@ def _builder(path: str, where: str, **options: Any) -> Any:
 
 def _hub_part(source: Source, builder: Any, split: str, streaming: bool, where: str) -> Any:
     """One split of one configuration, with the columns that are read."""
-    urls = [str(url) for url in (builder.config.data_files or {}).get(split, ())]
+    from datasets import Features
+
+    urls = _urls(builder, split)
     if streaming and urls and all(url.endswith((".json", ".json.gz")) for url in urls):
         # `datasets` reads a list whole, which for a file of some GB is no stream
         with Explained(where):
@@ -406,11 +400,23 @@ def _hub_part(source: Source, builder: Any, split: str, streaming: bool, where: 
             names = list(dict.fromkeys(name for row in rows.take(LOOKED_AT) for name in row))
     check_columns(source, names, where)
     columns = wanted_columns(source, names)
-    if streaming and hasattr(builder.config, "batch_size"):
-        builder.config.columns = columns
-        _hold_few_rows(builder.config)
+    if streaming and streams_parquet(builder):
+        hold_few_rows(builder, Features({name: rows.features[name] for name in columns}))
         rows = _read(builder, split, streaming, where)
     return rows.select_columns(columns)
+
+
+def _urls(builder: Any, split: str) -> list[str]:
+    return [str(url) for url in (builder.config.data_files or {}).get(split, ())]
+
+
+def _hub_batch_rows(builder: Any, split: str, where: str) -> int:
+    """How many rows of a stream are read at once; told by its first file."""
+    urls = _urls(builder, split)
+    if not urls or not streams_parquet(builder):
+        return STREAM_BATCH
+    with Explained(where):
+        return rows_at_once(urls[0], builder.config.columns)
 
 
 def _read(builder: Any, split: str, streaming: bool, where: str) -> Any:
@@ -442,6 +448,11 @@ class Explained:
 
     def _sentence(self, error: BaseException) -> str:
         said = first_line(error)
+        if _is_of_revision(error):
+            return (
+                f'{self.where} cannot be read ({said}); revision="main" (--revision main) reads the newest rows, whose '
+                "commit the report names, or give a copy of its files with local_path="
+            )
         if "corresponds to no data" in said:
             return f"{self.where} holds no rows; name another split or revision, or files that hold rows"
         if "split" in said.lower() and isinstance(error, ValueError):
@@ -459,3 +470,11 @@ class Explained:
             f"{self.where} cannot be read ({said}); check the name and the revision, or give a copy of its files with "
             "local_path="
         )
+
+
+def _is_of_revision(error: BaseException) -> bool:
+    """Whether the Hub does not have the commit, tag or branch that was asked for."""
+    from huggingface_hub.errors import RevisionNotFoundError
+
+    named = isinstance(error, RevisionNotFoundError) or str(error).startswith("Revision ")
+    return named or (error.__cause__ is not None and _is_of_revision(error.__cause__))

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasets_builders._text import hint
-from datasets_builders.building import EVALUATION_MARK, Built, build_with_report, source_of
+from datasets_builders.building import Built, build_with_report, source_of
 from datasets_builders.converting import code_version, source_kind
+from datasets_builders.evaluation_rows import evaluation_set_of
 from datasets_builders.loading import local_facts
 from datasets_builders.local_files import LocalPath
-from datasets_builders.registry import BUILDERS, EVALUATION_SETS
 from datasets_builders.report import BuildReport, MixReport
 from datasets_builders.schema import COLUMNS, Row, features
 from datasets_builders.source import Source
@@ -264,11 +264,12 @@ def _weight(name: str, part: Part) -> Weight:
 
 
 def _refuse_evaluation(name: str, dataset: Any) -> None:
-    """Refuse rows of an evaluation set: by their column `source`, and by the mark of a table of `build_eval`."""
-    only = [source for source in dataset.unique("source") if source in EVALUATION_SETS and source not in BUILDERS]
-    if only or dataset.info.description == EVALUATION_MARK:
-        whose = f"of {only[0]!r}, an evaluation set," if only else "of build_eval, an evaluation set,"
-        raise ValueError(f"{name}: its rows are {whose} which never becomes training data; leave them out")
+    """Refuse rows of an evaluation set: by their columns, and by the mark of a table of `build_eval`."""
+    whose = evaluation_set_of(dataset)
+    if whose is not None:
+        raise ValueError(
+            f"{name}: its rows are of {whose}, an evaluation set, which never becomes training data; leave them out"
+        )
 
 
 def _counts(weights: Mapping[str, Weight], total: int | None) -> dict[str, int] | None:

@@ -10,7 +10,10 @@ from typing import Any
 
 from datasets_builders._text import first_line
 from datasets_builders.card import licences
+from datasets_builders.evaluation_rows import evaluation_source
+from datasets_builders.parquet_stream import parquet_batches
 from datasets_builders.saving import CONFIG, SavingError, load_report, report_dict, save
+from datasets_builders.shards import evaluation_error, is_for_training
 
 
 def push_to_hub(
@@ -40,8 +43,8 @@ def push_to_hub(
         `str`: the address.
 
     Raises:
-        SavingError: For a source whose licence is not known, a Hub that cannot be reached or refuses, and a repository
-            that is public where a private one is asked for.
+        SavingError: For a source whose licence is not known, rows of an evaluation set in a split to train on, a Hub
+            that cannot be reached or refuses, and a repository that is public where a private one is asked for.
 
     Source: `Dataset.push_to_hub` uploads the rows first and the card later. Here the files of [`save`] go up in one
         commit, so that no reader ever finds rows without their licence.
@@ -71,6 +74,7 @@ def push_folder(
     if report is None:
         raise SavingError(f"{folder} is no folder that `trl-ext data build` has finished; build it first")
     check_push(repo_id, report, allow_unknown_licence=allow_unknown_licence)
+    _refuse_evaluation_rows(Path(folder), report)
     from huggingface_hub import HfApi
 
     api = HfApi(token=token)
@@ -92,6 +96,16 @@ def push_folder(
     except hub_errors() as error:
         raise SavingError(_refusal(repo_id, error)) from error
     return str(repo)
+
+
+def _refuse_evaluation_rows(folder: Path, report: Mapping[str, Any]) -> None:
+    """Refuse a split to train on with rows of an evaluation set, which a folder may hold that was written elsewhere."""
+    if not is_for_training(report["data_split"]):
+        return
+    for file in report["files"]:
+        name = evaluation_source(parquet_batches(str(folder / file["path"]), ("source", "source_id")))
+        if name is not None:
+            raise evaluation_error(repr(name))
 
 
 def check_push(repo_id: str, report: Any, *, licence: str | None = None, allow_unknown_licence: bool = False) -> None:

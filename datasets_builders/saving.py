@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,20 +16,16 @@ from typing import Any
 
 from datasets_builders.card import dataset_card, parts_of
 from datasets_builders.local_files import file_hash as file_hash
+from datasets_builders.shards import BATCH_ROWS, SHARD_BYTES, Content, write_rows
+from datasets_builders.shards import SavingError as SavingError
 
 REPORT = "report.json"
 CONFIG = "config_resolved.yaml"
 CARD = "README.md"
 FORMAT = 1
-BATCH_ROWS = 1000
-# A file of the data set is closed when it holds so many bytes; the size that `datasets` uses.
-SHARD_BYTES = 500 << 20
+_DATA_FILE = re.compile(r"data/[^/\\]+\.parquet")
 # Settings that say where to write and what to print, not which rows to build.
 _NOT_CONTENT = ("num_proc", "output_dir", "overwrite", "repo_id", "public", "push_to_hub")
-
-
-class SavingError(ValueError):
-    """A data set that is not written or pushed; the message names the remedy."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +37,14 @@ class Saved:
         report (`dict`): what `report.json` holds.
         is_new (`bool`): `False` for a folder that was there, from the same settings and source.
         replaced (`Path`, *optional*): where the former content went that no build had written.
+        kept (`tuple[str, ...]`): names of the files that are there.
     """
 
     path: Path
     report: dict[str, Any]
     is_new: bool = True
     replaced: Path | None = None
+    kept: tuple[str, ...] = ()
 
     @property
     def num_rows(self) -> int:
@@ -87,7 +86,8 @@ def save(
             commits that the report names.
         card (`str`, *optional*): text of `README.md`; by default [`dataset_card`].
         licence (`str`, *optional*): licence of the data set, for the card.
-        overwrite (`bool`): replace what is there. What no build has written is kept beside it under another name.
+        overwrite (`bool`): replace what is there. What no build has written, be it beside its files, is kept in a
+            folder of another name.
         shard_bytes (`int`): size from which another file is begun.
 
     Returns:
@@ -95,8 +95,9 @@ def save(
 
     Raises:
         SavingError: For a folder with other content, a finished one from other settings or from another commit of the
-            source or with other rows, one that another process is writing, a data set without rows, and a licence that
-            is blank. Rows are compared where the data set is a table; a stream would have to be read for it.
+            source or with other rows, one that another process is writing, a data set without rows, rows of an
+            evaluation set in a split to train on, and a licence that is blank. To compare its rows with those of a
+            finished folder, a stream is read up to its end or to more rows than are there, a batch at a time.
     """
     if licence is not None and not licence.strip():
         raise SavingError(f"licence={licence!r} (--licence) is blank; name a licence, or leave it out")
@@ -110,7 +111,7 @@ def save(
         return done
     with _partial(folder) as partial:
         written = write_rows(dataset, partial, split=split, shard_bytes=shard_bytes)
-        facts = report_dict(report) | written.facts
+        facts = report_dict(report) | {"format": FORMAT} | written.facts | {"versions": _versions()}
         facts |= {"settings": wanted, "settings_hash": settings_hash(wanted), "source_revision": revision}
         facts |= {"publish_licence": licence} if licence else {}
         text = card or dataset_card(
@@ -118,10 +119,11 @@ def save(
         )
         (partial / CARD).write_text(text, encoding="utf-8")
         _write_config(partial, config or wanted)
+        facts["written"] = {name: file_hash([partial / name]) for name in (CARD, CONFIG)}
         # last: without it a folder counts as unfinished, wherever it was copied
         (partial / REPORT).write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         replaced = _swap(partial, folder)
-    return Saved(folder, facts, replaced=replaced)
+    return Saved(folder, facts, replaced=replaced, kept=tuple(_others(replaced) if replaced else ()))
 
 
 def finished(
@@ -234,13 +236,15 @@ def _settings_of(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_other_rows(dataset: Any, there: Saved, output_dir: str | os.PathLike[str]) -> None:
-    """Refuse a table whose rows are not those of the folder, though all that the report names agrees."""
-    if not hasattr(dataset, "__len__"):
-        return
+    """Refuse rows that are not those of the folder, though all that the report names agrees."""
     before = there.report.get("content")
-    if len(dataset) != there.num_rows:
-        difference = f"{there.num_rows:,} there, {len(dataset):,} now"
-    elif before is not None and before != _content_of(dataset):
+    number, content = len(dataset) if hasattr(dataset, "__len__") else None, None
+    if number is None or (number == there.num_rows and before is not None):
+        number, content = _content_of(dataset, there.num_rows)
+    if number != there.num_rows:
+        more = "more" if number > there.num_rows and not hasattr(dataset, "__len__") else f"{number:,}"
+        difference = f"{there.num_rows:,} there, {more} now"
+    elif before is not None and before != content:
         difference = f"as many, {there.num_rows:,}, but not the same ones or in another order"
     else:
         return
@@ -250,36 +254,15 @@ def _refuse_other_rows(dataset: Any, there: Saved, output_dir: str | os.PathLike
     )
 
 
-def _content_of(dataset: Any) -> str:
-    content = _Content()
-    if dataset.features is not None:
-        schema = dataset.features.arrow_schema
-        for rows in dataset.with_format("arrow").iter(batch_size=BATCH_ROWS):
-            content.add(rows.cast(schema))
-    return content.hash
-
-
-class _Content:
-    """A hash of columns and rows, which come in batches of `BATCH_ROWS`."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-
-    def add(self, rows: Any) -> None:
-        """Add a table."""
-        import pyarrow as pa
-
-        # a copy: of a slice the file format writes neighbouring bytes, too. So equal rows make equal bytes
-        plain = rows.replace_schema_metadata(None).take(pa.array(range(rows.num_rows))).combine_chunks()
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, plain.schema) as writer:
-            writer.write_table(plain)
-        self._digest.update(sink.getvalue())
-
-    @property
-    def hash(self) -> str:
-        """Of what was added so far."""
-        return f"sha256:{self._digest.hexdigest()[:16]}"
+def _content_of(dataset: Any, most: int) -> tuple[int, str]:
+    """Number of rows and hash of a data set, which is read no further than to the first batch behind `most` rows."""
+    number, content = 0, Content()
+    for rows in dataset.with_format("arrow").iter(batch_size=BATCH_ROWS):
+        number += rows.num_rows
+        if number > most:
+            break
+        content.add(rows if dataset.features is None else rows.cast(dataset.features.arrow_schema))
+    return number, content.hash
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -349,26 +332,52 @@ def _partial(folder: Path) -> Iterator[Path]:
 
 
 def _swap(partial: Path, folder: Path) -> Path | None:
-    """Give the written folder its name; what stood there goes, unless no build had written it."""
+    """Give the written folder its name; of what stood there goes what a build had written, and nothing else."""
     if not folder.exists():
         os.replace(partial, folder)
         return None
     old = _sibling(folder, "old")
-    if old.exists() and not _is_ours(old):
-        os.replace(old, _free_name(folder))
+    if old.exists() and _others(old):
+        os.replace(old, kept := _free_name(folder))
+        _remove_built(kept)
     shutil.rmtree(old, ignore_errors=True)
     # straight to its last name: whatever ends this process, nothing of others ever has the name that is deleted
-    kept = None if _is_ours(folder) else _free_name(folder)
-    os.replace(folder, kept or old)
+    replaced = _free_name(folder) if _others(folder) else None
+    os.replace(folder, replaced or old)
     os.replace(partial, folder)
-    if kept is None:
+    if replaced is None:
         shutil.rmtree(old, ignore_errors=True)
-    return kept
+    else:
+        _remove_built(replaced)
+    return replaced
 
 
-def _is_ours(folder: Path) -> bool:
-    """Whether a build wrote a folder, or it is empty."""
-    return folder.is_dir() and (load_report(folder) is not None or not any(folder.iterdir()))
+def _built_files(folder: Path) -> list[str]:
+    """The files of a folder that a build wrote; not a card or a configuration that was changed since."""
+    report = load_report(folder)
+    if report is None:
+        return []
+    hashes = report.get("written", {})
+    files = [name for name in (CARD, CONFIG) if (folder / name).is_file()]
+    same = [name for name in files if name not in hashes or hashes[name] == file_hash([folder / name])]
+    # a report that someone has edited may name anything
+    data = [file["path"] for file in report["files"] if _DATA_FILE.fullmatch(str(file["path"]))]
+    return [REPORT, *same, *data]
+
+
+def _others(folder: Path) -> list[str]:
+    """The files, links and empty folders in a folder that no build wrote."""
+    built = {folder / name for name in _built_files(folder)}
+    found = [path for path in sorted(folder.rglob("*")) if path not in built]
+    found = [path for path in found if path.is_symlink() or not path.is_dir() or not any(path.iterdir())]
+    return [path.relative_to(folder).as_posix() for path in found]
+
+
+def _remove_built(folder: Path) -> None:
+    for name in _built_files(folder):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):  # it holds files of others
+        (folder / "data").rmdir()
 
 
 def _free_name(folder: Path) -> Path:
@@ -383,87 +392,6 @@ def _write_config(folder: Path, settings: Mapping[str, Any]) -> None:
 
     plain = json.loads(json.dumps({k: v for k, v in settings.items() if v is not None}, default=str))
     (folder / CONFIG).write_text(yaml.safe_dump(plain, sort_keys=True, allow_unicode=True), encoding="utf-8")
-
-
-@dataclass
-class Written:
-    """The rows that were written: their number, the first one, and what the report says of the files."""
-
-    num_rows: int
-    example: dict[str, Any]
-    facts: dict[str, Any]
-
-
-def write_rows(dataset: Any, folder: Path, *, split: str = "train", shard_bytes: int = SHARD_BYTES) -> Written:
-    """Write rows as parquet files of about `shard_bytes` under `folder/data`, with a batch of them in memory at a time.
-
-    Raises:
-        SavingError: For a data set without rows, or without typed columns.
-    """
-    from datasets.utils import tqdm
-
-    if dataset.features is None:
-        raise SavingError("the data set has no typed columns; build it with datasets_builders.build")
-    shards = _Shards(folder / "data", dataset.features.arrow_schema, shard_bytes)
-    num_rows, example, content = 0, None, _Content()
-    total = len(dataset) if hasattr(dataset, "__len__") else None
-    with tqdm(desc="Writing", unit=" rows", total=total) as bar, shards:
-        for rows in dataset.with_format("arrow").iter(batch_size=BATCH_ROWS):
-            example = rows.slice(0, 1).to_pylist()[0] if example is None else example
-            rows = rows.cast(shards.schema)
-            shards.write(rows)
-            content.add(rows)
-            num_rows += rows.num_rows
-            bar.update(rows.num_rows)
-    if example is None:
-        raise SavingError("the data set holds no rows, so nothing was written; look at the counts of its report")
-    facts = {"format": FORMAT, "rows": num_rows, "data_split": split, "columns": list(dataset.features)}
-    facts["content"] = content.hash
-    return Written(num_rows, example, facts | {"files": shards.named(split), "versions": _versions()})
-
-
-class _Shards:
-    """Parquet files, each closed when it has got enough bytes."""
-
-    def __init__(self, folder: Path, schema: Any, limit: int) -> None:
-        self.folder = folder
-        self.schema = schema
-        self.limit = limit
-        self.paths: list[Path] = []
-        self._writer: Any = None
-        self._size = 0
-        folder.mkdir()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def write(self, rows: Any) -> None:
-        """Add a table to the file that is open, or to the next one where that is full."""
-        import pyarrow.parquet as pq
-
-        if self._writer is None or self._size >= self.limit:
-            self.__exit__()
-            self.paths.append(self.folder / f"{len(self.paths):05d}.parquet")
-            self._writer, self._size = pq.ParquetWriter(self.paths[-1], self.schema), 0
-        self._writer.write_table(rows)
-        self._size += rows.nbytes
-
-    def named(self, split: str) -> list[dict[str, Any]]:
-        """Path, size and hash of each file, under the name that the Hub gives such files."""
-        names = [f"{split}-{index:05d}-of-{len(self.paths):05d}.parquet" for index in range(len(self.paths))]
-        return [_named(path, name) for path, name in zip(self.paths, names, strict=True)]
-
-
-def _named(path: Path, name: str) -> dict[str, Any]:
-    target = path.with_name(name)
-    path.rename(target)
-    with target.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"path": f"data/{name}", "bytes": target.stat().st_size, "sha256": digest}
 
 
 def _versions() -> dict[str, str]:

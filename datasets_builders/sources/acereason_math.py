@@ -22,6 +22,7 @@ TRAINING = Source(
     task="math",
     licence="cc-by-4.0",
     path="nvidia/AceReason-Math",
+    revision="a5cc41c5ecfc1d4a6571f98ade92d7fec100b2a8",
     columns=("problem", "answer"),
     size=49_585,
 )

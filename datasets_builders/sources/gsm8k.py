@@ -6,22 +6,39 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from datasets_builders.evaluation_rows import EVALUATION_ID
 from datasets_builders.golds import math_gold
 from datasets_builders.schema import Row, rl_row
 from datasets_builders.source import Drop, Source, conversion
+from datasets_builders.sources._turns import filled
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
 
 
 @conversion
 def convert(row: Mapping[str, Any]) -> Row:
-    """The number after `####` is the gold; the worked answer stays in `extra` without its calculator marks."""
+    """The number after `####` is the gold; the worked answer stays in `extra` without its calculator marks.
+
+    Dropped: `no_prompt`, `no_answer`.
+    """
+    return _row(row)
+
+
+@conversion
+def convert_test(row: Mapping[str, Any]) -> Row:
+    """A row of the test split, whose `source_id` says so: nothing else tells it from one for training."""
+    built = _row(row)
+    return built | {"source_id": EVALUATION_ID + built["source_id"]}
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    question = filled(row["question"], "no_prompt")
     worked, mark, answer = row["answer"].rpartition("####")
     if not mark:
         raise Drop("no_answer")
     number = answer.strip().replace(",", "")
     return rl_row(
-        row["question"].strip(),
+        question,
         math_gold(number),
         task="math",
         source="gsm8k",
@@ -45,7 +62,7 @@ TRAINING = Source(
 )
 EVALUATION = Source(
     name="gsm8k",
-    convert=convert,
+    convert=convert_test,
     task="math",
     licence="mit",
     path="openai/gsm8k",

@@ -11,6 +11,7 @@ from datasets_builders.golds import boxed_gold
 from datasets_builders.schema import Row, text_hash
 from datasets_builders.source import Drop, Source, conversion
 from datasets_builders.sources._maths import math_row
+from datasets_builders.sources._turns import filled
 
 HASHES = "math_500_hashes.txt"
 
@@ -19,9 +20,9 @@ HASHES = "math_500_hashes.txt"
 def convert(row: Mapping[str, Any]) -> Row:
     """The last box of the solution is the answer; subject, level (1 to 5) and the solution stay in `extra`.
 
-    Dropped: `evaluation_set` for the problems of MATH-500, `no_answer` without a box.
+    Dropped: `evaluation_set` for the problems of MATH-500, `no_prompt`, `no_answer` without a box.
     """
-    problem = row["problem"].strip()
+    problem = filled(row["problem"], "no_prompt")
     if text_hash(problem) in math_500_hashes():
         raise Drop("evaluation_set")
     answer, gold = boxed_gold(row["solution"])

@@ -55,6 +55,7 @@ TRAINING = Source(
     task="instruction",
     licence="odc-by",
     path="allenai/IF_multi_constraints_upto5",
+    revision="2e3a77407b7fce69f95b248d64a884e3ae1c2423",
     columns=("messages", "ground_truth"),
     optional_columns=("key", "constraint_type", "constraint"),
     size=95_373,

@@ -48,6 +48,7 @@ IFBENCH = Source(
     task="instruction",
     licence="odc-by",
     path="allenai/IFBench_test",
+    revision="2e8a48de45ff3bf41242f927254ca81b59ca3ae2",
     columns=("key", "prompt", "instruction_id_list", "kwargs"),
     size=300,
     evaluation=True,

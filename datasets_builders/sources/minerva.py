@@ -36,6 +36,7 @@ EVALUATION = Source(
     task="math",
     licence="unknown",
     path="math-ai/minervamath",
+    revision="ee46ddc498933b1977577953250ca5c66be64f96",
     split="test",
     columns=("answer",),
     optional_columns=("question", "problem"),

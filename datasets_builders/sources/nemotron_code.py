@@ -196,6 +196,7 @@ TRAINING = Source(
     task="sft",
     licence="cc-by-4.0",
     path="nvidia/Nemotron-Post-Training-Dataset-v1",
+    revision="74e23eb6f830fef4a9e96a92f6f6262214cbb9a8",
     split="code",
     columns=("uuid", "messages", "metadata"),
     optional_columns=("problem", "generator", "reasoning", "license"),

@@ -133,6 +133,7 @@ EXPLORATIVE = Source(
     task="math",
     licence="mit",
     path="allenai/omega-explorative",
+    revision="b04ae8d4757a2229e8ed65ac6a923e502d0bbb95",
     configs=EXPLORATIVE_KINDS,
     splits={"train": ("train",)},
     columns=("messages", "ground_truth"),

@@ -51,6 +51,7 @@ TRAINING = Source(
     task="judge",
     licence="odc-by",
     path="allenai/WildChat-4.8M",
+    revision="c827c6df8fcf008219ffaffa4d1dd77491099367",
     columns=("conversation_hash", "conversation", "language", "toxic", "redacted"),
     optional_columns=("model",),
     size=3_200_000,

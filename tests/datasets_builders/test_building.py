@@ -56,7 +56,7 @@ def test_build_rows_are_literal(jsonl):
         {"question": "a farm sells 1200 eggs", "answer": "#### 300"},
         {"question": "Two answers", "answer": "#### 1"},
         {"question": "Two  answers!", "answer": "#### 2"},
-        {"question": None, "answer": "#### 2"},
+        {"question": 5, "answer": "#### 2"},
         {"question": "half \ud800", "answer": "#### 2"},
         {"question": " ", "answer": "#### 2"},
         {"question": "How much?", "answer": "#### 2,500"},
@@ -101,14 +101,14 @@ def test_build_rows_are_literal(jsonl):
         "max_samples": None,
         "streaming": False,
         "loaded": 9,
-        "dropped": {"no_answer": 1, "malformed": 1, "not_unicode": 1, "invalid_row": 1},
+        "dropped": {"no_answer": 1, "malformed": 1, "not_unicode": 1, "no_prompt": 1},
         "duplicates": 1,
         "disagreeing": 2,
         "sampled": None,
         "not_sampled": 0,
         "kept": 2,
         "complete": True,
-        "warnings": ["gsm8k: a row was dropped as invalid_row, for instance because prompt ends with an empty turn"],
+        "warnings": [],
     }
     assert json.loads(json.dumps(report)) == report
 

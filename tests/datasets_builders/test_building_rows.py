@@ -15,6 +15,9 @@ from datasets_builders.schema import text_hash
 ROWS = Path(__file__).parent / "rows"
 BOXED = "\n\n" + instruction_text("math")
 
+SPEAKERS = {"user": "Human", "assistant": "Assistant"}
+SIDES = (("chosen", ""), ("rejected", "2"))
+
 
 def raw(number: int) -> list[dict[str, Any]]:
     """Raw rows of GSM8K that are all different."""
@@ -37,6 +40,45 @@ def test_build_of_maths_drops_problems_of_math_500_whatever_file_holds_them(json
     assert questions(built.dataset) == ["What is 1 + 2?"]
     assert built.report.dropped == {"evaluation_set": 2} and built.report.loaded == 3
     assert len(build_eval("math_500", local_path=jsonl([known], "eval.jsonl"), streaming=False)) == 1
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("name", ["tulu_3", "tulu_3_sft", "openr1_math_sft", "ultrafeedback_binarized", "hh_rlhf"])
+def test_build_of_any_kind_of_rows_drops_problems_of_math_500(jsonl, streaming, name, monkeypatch):
+    known, other = "What is the greatest common factor of $1$ and $2$?", "Name a fruit."
+    monkeypatch.setattr(
+        "datasets_builders.sources.hendrycks_math.math_500_hashes", lambda: frozenset([text_hash(known)])
+    )
+    turns = [[{"role": "user", "content": asked}, {"role": "assistant", "content": "1"}] for asked in (known, other)]
+    # in a conversation that goes on, too
+    turns.append([{"role": "user", "content": f" {known} "}, {"role": "assistant", "content": "Well."}, *turns[1]])
+    rows = {
+        "tulu": [{"id": str(i), "messages": each, "source": "part"} for i, each in enumerate(turns)],
+        "openr1": [
+            {
+                "problem": each[-2]["content"] if i < 2 else known.upper(),
+                "answer": "1",
+                "generations": ["<think>\n</think>1"],
+            }
+            | {"correctness_math_verify": [True], "is_reasoning_complete": [True], "uuid": str(i)}
+            for i, each in enumerate(turns)
+        ],
+        "ultrafeedback": [
+            {"prompt_id": str(i), "chosen": each, "rejected": [*each[:-1], {"role": "assistant", "content": "2"}]}
+            | {"prompt": each[0]["content"], "score_chosen": 2.0, "score_rejected": 1.0}
+            for i, each in enumerate(turns)
+        ],
+        "hh": [
+            {
+                side: "".join(f"\n\n{SPEAKERS[t['role']]}: {t['content'].strip()}" for t in each) + end
+                for side, end in SIDES
+            }
+            for each in turns
+        ],
+    }[name.split("_")[0]]
+    built = build_with_report(name, local_path=jsonl(rows), streaming=streaming)
+    assert len(list(built.dataset)) == 1
+    assert built.report.dropped == {"evaluation_set": 2}
 
 
 @pytest.mark.parametrize("streaming", [False, True])

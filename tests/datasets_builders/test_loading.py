@@ -8,7 +8,6 @@ from typing import Any
 
 import datasets
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
@@ -344,16 +343,43 @@ def test_raw_rows_of_a_local_parquet_stream_are_read_in_small_batches_from_a_win
     assert all(options == {"pre_buffer": False, "buffer_size": 1 << 20} for options in opened)
 
 
-def test_raw_rows_of_a_hub_parquet_stream_do_not_read_row_groups_ahead(hub, monkeypatch):
-    options: list[Any] = []
-    real = pa.dataset.ParquetFileFormat
+def test_raw_rows_of_a_hub_parquet_stream_are_read_as_those_of_a_local_file(hub, monkeypatch):
+    opened: list[dict[str, Any]] = []
+    real = pq.ParquetFile
 
-    def watched(**given: Any) -> Any:
-        options.append(given["default_fragment_scan_options"])
-        return real(**given)
+    def watched(*args: Any, **options: Any) -> Any:
+        opened.append(options)
+        return real(*args, **options)
 
-    monkeypatch.setattr(pa.dataset, "ParquetFileFormat", watched)
     source = of_hub(hub({"default": {"train": RAW}}, suffix="parquet"))
+    monkeypatch.setattr(pq, "ParquetFile", watched)
     assert rows_of(source, streaming=True) == PLAIN
-    read = options[-1]
-    assert (read.pre_buffer, read.use_buffered_stream, read.buffer_size) == (False, True, 1 << 20)
+    # by `datasets`, which looks at the types, for the size of a batch, and for the rows
+    assert opened[-2:] == [{"pre_buffer": False, "buffer_size": 1 << 20}] * 2
+
+
+# A revision that the Hub does not have
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("revision", [None, "v9"])
+def test_raw_rows_of_a_revision_that_is_not_there_name_it_and_the_newest(monkeypatch, revision, streaming):
+    pin = BUILDERS["gsm8k"].revision
+
+    def refused(path: str, **options: Any) -> Any:
+        asked = f"Revision '{options['revision']}' doesn't exist for dataset '{path}' on the Hub."
+        raise datasets.exceptions.DatasetNotFoundError(asked) from KeyError()
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", refused)
+    with pytest.raises(LoadingError) as raised:
+        raw_rows(BUILDERS["gsm8k"], Wanted(revision=revision, streaming=streaming))
+    where = (
+        f"openai/gsm8k (main) at revision {revision}"
+        if revision
+        else f"openai/gsm8k (main) at its pinned revision {pin}"
+    )
+    assert str(raised.value) == (
+        f"{where} cannot be read (Revision '{revision or pin}' doesn't exist for dataset 'openai/gsm8k' on the Hub); "
+        'revision="main" (--revision main) reads the newest rows, whose commit the report names, or give a copy of its '
+        "files with local_path="
+    )

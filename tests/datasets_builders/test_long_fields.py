@@ -71,8 +71,29 @@ def test_long_fields_of_one_character_come_to_an_end(name: str) -> None:
             for field in (long, text + long + text, text + long):
                 row, reason = convert.explained(replaced(raw, path, field))
                 assert (row is None) != (reason is None)
-                # an empty prompt is dropped by the build, as invalid_row
-                assert row is None or row_errors(row) in ([], ["prompt ends with an empty turn"])
+                assert row is None or row_errors(row) == []
+
+
+# Here a column of that name is no prompt: the problem that was joined, and a copy of the first turn.
+ASKED_ELSEWHERE = ("nemotron_code", "ultrafeedback_binarized")
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name not in WITHOUT_TEXT])
+@pytest.mark.parametrize("blank", ["", " \n\t "])
+def test_blank_fields_give_a_row_that_holds_or_a_reason_of_the_source(name: str, blank: str) -> None:
+    for raw in first_rows(name):
+        for path, _ in texts(raw):
+            row, reason = SOURCES[name].convert.explained(replaced(raw, path, blank))
+            assert row is None or row_errors(row) == []
+            if path in (("question",), ("problem",), ("prompt",)) and name not in ASKED_ELSEWHERE:
+                assert reason == "no_prompt"
+
+
+@pytest.mark.parametrize("problem", ["", " \n", None])
+def test_blank_problem_of_gsm8k_and_of_math_is_no_prompt(problem: str | None) -> None:
+    assert SOURCES["gsm8k"].convert.explained({"question": problem, "answer": "#### 1"}) == (None, "no_prompt")
+    row = {"problem": problem, "solution": r"\boxed{1}", "level": "Level 1", "type": "Algebra"}
+    assert SOURCES["hendrycks_math"].convert.explained(row) == (None, "no_prompt")
 
 
 def test_omega_long_gap_before_the_sentence_is_taken_off_with_it() -> None:

@@ -240,7 +240,7 @@ def test_mix_refuses_rows_of_an_evaluation_set(jsonl):
 
 def test_mix_tells_the_test_rows_of_gsm8k_from_those_for_training(gsm8k):
     held_out = build_eval("gsm8k", local_path=gsm8k["gsm8k"]).shuffle(seed=0).select(range(5))
-    with pytest.raises(ValueError, match=r"x: its rows are of build_eval, an evaluation set"):
+    with pytest.raises(ValueError, match=r"x: its rows are of 'gsm8k', an evaluation set"):
         mix({"x": (held_out, 1)})
     assert len(mix({"x": (build("gsm8k", local_path=gsm8k["gsm8k"]), 1)})) == 1
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -129,3 +130,22 @@ def test_every_exported_name_is_there():
 def test_unknown_exported_name_has_a_hint():
     with pytest.raises(AttributeError, match=r"no attribute 'biuld'; did you mean 'build'"):
         getattr(datasets_builders, "biuld")  # noqa: B009 - the name as a user mistypes it
+
+
+def test_pinned_revisions_are_commits_and_the_others_are_known():
+    sources = [*BUILDERS.values(), *EVALUATION_SETS.values()]
+    hub = {f"{source.path}": source.revision for source in sources if source.path is not None}
+    assert all(re.fullmatch(r"[0-9a-f]{40}", revision) for revision in hub.values() if revision is not None)
+    # one commit a repository, and no commit of two of them
+    pins = {(source.path, source.revision) for source in sources if source.revision is not None}
+    assert len(pins) == len({path for path, _ in pins}) == len({revision for _, revision in pins})
+    assert {path for path, revision in hub.items() if revision is None} == {
+        "Kwai-Klear/KlearReasoner-CodeSub-15K",
+        "Kwai-Klear/KlearReasoner-MathSub-30K",
+        "Open-Reasoner-Zero/orz_math_57k_collection",
+        "PrimeIntellect/SYNTHETIC-2-RL",
+        "TIGER-Lab/AceCode-87K",
+        "allenai/omega-compositional",
+        "allenai/omega-transformative",
+        "virtuoussy/Multi-subject-RLVR",
+    }

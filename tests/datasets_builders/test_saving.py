@@ -202,6 +202,45 @@ def test_other_rows_under_the_same_report_are_refused(tmp_path, change, differen
     assert saved.is_new and not save(change(_data()), _report(), tmp_path / "out").is_new
 
 
+def _stream(rows, read=None):
+    """A stream of rows; the number of each that is read goes into `read`."""
+
+    def numbered():
+        for number, row in enumerate(rows):
+            if read is not None:
+                read.append(number)
+            yield row
+
+    return IterableDataset.from_generator(numbered, features=features("rl"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "difference"),
+    [
+        (_rows(3), "2,500 there, 3 now"),
+        (_rows(NUM_ROWS + 1), "2,500 there, more now"),
+        ([*_rows()[1::-1], *_rows()[2:]], "as many, 2,500, but not the same ones"),
+        ([*_rows()[:-1], _rows()[0]], "as many, 2,500, but not the same ones"),
+    ],
+)
+@pytest.mark.parametrize("first", [_data, lambda: _stream(_rows())])
+def test_stream_of_other_rows_under_the_same_report_is_refused(tmp_path, rows, difference, first):
+    save(first(), _report(), tmp_path / "out")
+    before = _files(tmp_path / "out")
+    assert not save(_stream(_rows()), _report(), tmp_path / "out").is_new
+    with pytest.raises(SavingError, match=rf"holds other rows .*{difference}.*; give a new folder, or --overwrite"):
+        save(_stream(rows), _report(), tmp_path / "out")
+    assert _files(tmp_path / "out") == before
+
+
+def test_stream_of_more_rows_is_read_no_further_than_it_needs(tmp_path):
+    save(_data(10), _report(), tmp_path / "out")
+    read = []
+    with pytest.raises(SavingError, match="10 there, more now"):
+        save(_stream(_rows() * 4, read), _report(), tmp_path / "out")
+    assert max(read) < 1500  # of 10,000: one batch, and what is read behind it
+
+
 def test_rows_that_are_stored_in_other_pieces_are_the_same(tmp_path):
     save(_data(), _report(), tmp_path / "out")
     pieces = concatenate_datasets([_data().select(range(700)), _data().select(range(700, NUM_ROWS))])
@@ -384,4 +423,74 @@ def test_files_of_others_left_by_an_earlier_kill_are_put_aside(tmp_path):
     (tmp_path / ".out.old" / "thesis.tex").write_text("years of work")
     save(_data(4), _report(), tmp_path / "out", overwrite=True)
     assert (tmp_path / "out.replaced-1" / "thesis.tex").read_text() == "years of work"
+    assert load_saved(tmp_path / "out").num_rows == 4
+
+
+# --- files of others in a folder that a build wrote
+
+
+def _own_files(folder):
+    (folder / "notes.txt").write_text("mine")
+    (folder / "data" / "extra.parquet").write_bytes(b"mine")
+    (folder / "plots").mkdir()
+    (folder / "plots" / "a.png").write_bytes(b"mine")
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to(folder / "notes.txt")
+    (folder / "README.md").write_text("a card of my own")
+    return {"README.md", "data/extra.parquet", "empty", "link", "notes.txt", "plots/a.png"}
+
+
+def test_overwrite_keeps_what_the_build_did_not_write_and_names_it(tmp_path):
+    save(_data(3), _report(), tmp_path / "out")
+    own = _own_files(tmp_path / "out")
+    saved = save(_data(4), _report(), tmp_path / "out", overwrite=True)
+    assert saved.replaced == tmp_path / "out.replaced-1" and set(saved.kept) == own
+    left = [path for path in saved.replaced.rglob("*") if path.is_symlink() or path.is_file()]
+    assert {path.relative_to(saved.replaced).as_posix() for path in left} == own - {"empty"}
+    assert (saved.replaced / "empty").is_dir() and (saved.replaced / "README.md").read_text() == "a card of my own"
+    assert load_saved(tmp_path / "out").num_rows == 4
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.replaced-1"}
+
+
+def test_overwrite_of_a_folder_as_it_was_written_leaves_nothing(tmp_path):
+    save(_data(3), _report(), tmp_path / "out")
+    saved = save(_data(4), _report(), tmp_path / "out", overwrite=True)
+    assert saved.replaced is None and saved.kept == ()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_overwrite_deletes_nothing_outside_of_the_folder(tmp_path):
+    save(_data(3), _report(), tmp_path / "out")
+    (tmp_path / "thesis.parquet").write_text("years of work")
+    report = load_report(tmp_path / "out")
+    report["files"].append({"path": "data/../../thesis.parquet", "bytes": 13, "sha256": ""})
+    report["files"].append({"path": str(tmp_path / "thesis.parquet"), "bytes": 13, "sha256": ""})
+    (tmp_path / "out" / "report.json").write_text(json.dumps(report))
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    assert save(_data(4), _report(), tmp_path / "out", overwrite=True).kept == ("notes.txt",)
+    assert (tmp_path / "thesis.parquet").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("most", range(5))
+def test_kill_while_a_built_folder_with_files_of_others_is_replaced_never_loses_them(tmp_path, monkeypatch, most):
+    save(_data(3), _report(), tmp_path / "out")
+    own = _own_files(tmp_path / "out") - {"empty", "link"}
+    calls = []
+
+    def killed(real):
+        def call(*args, **options):
+            if len(calls) == most:
+                raise KeyboardInterrupt
+            calls.append(args)
+            return real(*args, **options)
+
+        return call
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(os, "replace", killed(os.replace))
+        patch.setattr(os, "unlink", killed(os.unlink))
+        save(_data(4), _report(), tmp_path / "out", overwrite=True)
+    save(_data(4), _report(), tmp_path / "out", overwrite=True)
+    there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert all(any(name.endswith(f"/{mine}") and "replaced" in name for name in there) for mine in own)
     assert load_saved(tmp_path / "out").num_rows == 4

@@ -283,7 +283,8 @@ def finish(
     )
     _print_counts(saved.report, saved.num_rows)
     if saved.replaced is not None:
-        say(f"what was in {args.output_dir} is now in {saved.replaced}")
+        names = ", ".join(saved.kept[:3]) + (f" and {len(saved.kept) - 3} more" if len(saved.kept) > 3 else "")
+        say(f"what no build had written in {args.output_dir} is now in {saved.replaced}: {names}")
     _print_next(args, tasks, split)
     if args.push_to_hub:
         _push(args)

@@ -357,8 +357,21 @@ def test_folder_that_is_in_the_way_is_kept(here, capsys):
     argv = ["build", "gsm8k", "--local_path", "train.jsonl", "--output_dir", "out", "--decontaminate", "none"]
     _refused(capsys, "holds other files (thesis.tex)", *argv)
     assert _data(*argv, "--overwrite") == 0
-    assert "what was in out is now in" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"what no build had written in out is now in {here / 'out.replaced-1'}: thesis.tex\n" in said
     assert Path("out.replaced-1/thesis.tex").read_text() == "years of work"
+
+
+def test_files_beside_those_of_a_build_are_kept_and_named(here, capsys):
+    argv = ["build", "gsm8k", "--local_path", "train.jsonl", "--output_dir", "out", "--decontaminate", "none"]
+    assert _data(*argv) == 0
+    for number in range(5):
+        Path(f"out/notes-{number}.txt").write_text("mine")
+    assert _data(*argv, "--overwrite") == 0
+    kept = "notes-0.txt, notes-1.txt, notes-2.txt and 2 more\n"
+    assert f"is now in {here / 'out.replaced-1'}: {kept}" in capsys.readouterr().out
+    assert sorted(path.name for path in Path("out.replaced-1").iterdir()) == [f"notes-{i}.txt" for i in range(5)]
+    assert not list(Path("out").glob("notes*"))
 
 
 def test_card_names_no_folder_of_this_machine(here):
