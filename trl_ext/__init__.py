@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from trl_ext.diagnostics import CriticAccounting as CriticAccounting
     from trl_ext.diagnostics import ObjectiveLedger as ObjectiveLedger
     from trl_ext.diagnostics import explained_variance as explained_variance
+    from trl_ext.evaluation import EvaluationCallback as EvaluationCallback
+    from trl_ext.evaluation import cons_at_k as cons_at_k
+    from trl_ext.evaluation import pass_at_k as pass_at_k
     from trl_ext.grpo import GRPOVariantConfig as GRPOVariantConfig
     from trl_ext.grpo import GRPOVariantTrainer as GRPOVariantTrainer
     from trl_ext.kl import AdaptiveKL as AdaptiveKL
@@ -56,5 +59,6 @@ __getattr__, __dir__ = lazy_attributes(
         "diagnostics": ("CriticAccounting", "ObjectiveLedger", "explained_variance"),
         "ppo": ("PPOConfig", "PPOTrainer"),
         "grpo": ("GRPOVariantConfig", "GRPOVariantTrainer"),
+        "evaluation": ("EvaluationCallback", "cons_at_k", "pass_at_k"),
     },
 )

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from peft.utils.other import AuxiliaryTrainingWrapper
-from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import use_adapter
 
+from trl_ext._measures import MeasuredStage
 from trl_ext._trainer import MULTIMODAL_KEYS, backbone_of, hidden_states
 from trl_ext.kl import full_kl
 
@@ -24,7 +24,7 @@ def _as_reference(model: Any) -> contextlib.AbstractContextManager[None]:
     return use_adapter(model, "ref" if "ref" in model.peft_config else None)
 
 
-class TermsStage(GRPOTrainer):
+class TermsStage(MeasuredStage):
     """What the stages of a trainer are built on. It overrides nothing of TRL's."""
 
     args: Any

@@ -16,6 +16,8 @@ METRICS_FILE = "metrics.jsonl"
 class MetricsWriter(TrainerCallback):
     """Append every log to `<output_dir>/metrics.jsonl`, one JSON object a line, flushed at once.
 
+    Our trainers add "group_std": the standard deviation of the rewards of each prompt's completions, a list.
+
     A resumed run drops the lines beyond the step it resumes from, so that no step is there twice. A new run in the
     same folder starts the file again and keeps the old one as `metrics.jsonl.old`.
 
@@ -43,6 +45,8 @@ class MetricsWriter(TrainerCallback):
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         row = {"step": state.global_step, "time": round(time.time(), 3), **logs}
+        if group_std := getattr(state, "group_std", None):  # a list, which loggers of numbers must not see
+            row["group_std"] = [float(f"{value:.4g}") for value in group_std]
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, default=float) + "\n")
 

@@ -16,6 +16,8 @@ COMMANDS = {
     "demo": "Train SmolLM2 on two-digit addition in a few minutes and show that it learned",
     "data": "List, build, look at, check and mix data sets for training",
     "check": "Show which golds of a data set a reward cannot reward, before training",
+    "eval": "Measure pass@k, cons@k and response length of a model, and compare runs",
+    "plot": "Draw the curves of one or several training runs, as pictures and as an HTML page",
     "doctor": "Show versions, device and what works here",
 }
 DEBUG_VARIABLE = "TRL_EXT_DEBUG"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from trl_ext.errors import UserError
 
 # Settings that decide the result; the resolved configuration beside the model holds all of them.
 _SETTINGS = (
@@ -93,3 +97,105 @@ def _table(title: str, rows: dict[str, Any] | None) -> str:
         return ""
     body = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
     return f"## {title}\n\n| | |\n|---|---|\n{body}\n"
+
+
+# The block between the `---` lines at the start of a card, and in it the entry of the figures: what is indented, and
+# list items and comments that are not.
+_METADATA = re.compile(r"\A(\ufeff?\s*---[ \t]*\r?\n)(.*?)(^---[ \t]*(?:\r?\n|\Z))", re.DOTALL | re.MULTILINE)
+_MODEL_INDEX = re.compile(r"^model-index[ \t]*:.*?(?=^[^\s\-#]|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def add_eval_results(card_path: str | Path, results: Sequence[Any]) -> Path:
+    """Put figures into a model card's `model-index`, where the Hub looks for them.
+
+    A figure of the same set and the same metric name is replaced; everything else in the card stays as it is, to the
+    letter. A card that is not there is made.
+
+    Args:
+        card_path (`str` or `Path`): a `README.md`, or the folder that holds it.
+        results (`Sequence[EvalResult]`): figures, such as `Report.eval_results()` returns.
+
+    Returns:
+        `Path`: The card.
+
+    Raises:
+        UserError: For a card whose metadata is no valid YAML, or whose `model-index` has another form.
+    """
+    from huggingface_hub.repocard_data import eval_results_to_model_index
+
+    path = Path(card_path)
+    path = path / "README.md" if path.is_dir() else path
+    text = path.read_bytes().decode("utf-8") if path.exists() else f"# {_card_name(path)}\n"
+    if not results:
+        return path
+    match = _METADATA.match(text)
+    block = match[2] if match else ""
+    index = _merged(_model_index(block, path), eval_results_to_model_index(_card_name(path), list(results)))
+    newline = "\r\n" if "\r\n" in text else "\n"
+    block = _MODEL_INDEX.sub("", block)
+    block += newline if block and not block.endswith("\n") else ""
+    block += _yaml({"model-index": index}).replace("\n", newline)
+    if match:
+        text = match[1] + block + match[3] + text[match.end() :]
+    else:
+        text = f"---{newline}{block}---{newline}{newline}{text}"
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_bytes(text.encode("utf-8"))
+    os.replace(partial, path)
+    return path
+
+
+def _card_name(path: Path) -> str:
+    return path.resolve().parent.name or "model"
+
+
+def _yaml(data: Any) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+def _model_index(block: str, path: Path) -> list[dict[str, Any]]:
+    """The entries that the card's metadata has, `[]` for none."""
+    import yaml
+
+    try:
+        index = (yaml.safe_load(block) or {}).get("model-index") or []
+        results = [result for model in index for result in model["results"]]
+        _ = [(_place(result), [_figure(metric) for metric in result["metrics"]]) for result in results]
+    except yaml.YAMLError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"{path}: the metadata between its --- lines is no valid YAML ({reason}); correct it"
+        ) from error
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path}: its model-index is no list of models with results of task, dataset and metrics; correct or "
+            "remove it"
+        ) from error
+    return list(index)
+
+
+def _merged(index: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries with the new figures in the first model's; what is measured again takes the place of the old."""
+    if not index:
+        return new
+    results = index[0]["results"]
+    for result in new[0]["results"]:
+        same = next((old for old in results if _place(old) == _place(result)), None)
+        if same is None:
+            results.append(result)
+            continue
+        again = {_figure(metric) for metric in result["metrics"]}
+        same["metrics"] = [m for m in same["metrics"] if _figure(m) not in again] + result["metrics"]
+    return index
+
+
+def _place(result: dict[str, Any]) -> tuple[Any, ...]:
+    data = result["dataset"]
+    return (result["task"]["type"], *(data.get(key) for key in ("type", "name", "config", "split", "revision")))
+
+
+def _figure(metric: dict[str, Any]) -> tuple[Any, Any]:
+    return metric["type"], metric.get("name")

@@ -70,7 +70,7 @@ def test_unknown_command_close_to_one_gets_did_you_mean(capsys):
 
 def test_unknown_command_close_to_none_gets_the_list(capsys):
     assert cli.main(["zzz"]) == 2
-    assert capsys.readouterr().err.strip().endswith("the commands are ppo, grpo, demo, data, check, doctor")
+    assert capsys.readouterr().err.strip().endswith("the commands are ppo, grpo, demo, data, check, eval, plot, doctor")
 
 
 @pytest.mark.parametrize("rest", [[], ["--help"], ["--learning_rate", "1e-5", "--", "--version"]])

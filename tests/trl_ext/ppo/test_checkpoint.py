@@ -17,7 +17,7 @@ from trl_ext.ppo import checkpoint as checkpoints
 from trl_ext.testing import tiny_model, tiny_tokenizer
 
 MODES = ("adapter", "shared", "shared_detach", "shared_full", "model")
-TIMES = ("step_time", "critic/seconds", "train_")
+TIMES = ("step_time", "time/", "critic/seconds", "train_")
 # 2 epochs of 2 minibatches: a generation batch lasts 4 optimizer steps
 SAVED = {
     "save_strategy": "steps",

@@ -1,0 +1,84 @@
+"""From a prompt to token ids, the same for every backend that has a tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trl_ext.errors import UserError
+from trl_ext.evaluation.generation import Prompt, Request
+
+
+def rendered(tokenizer: Any, prompt: Prompt, chat_template_kwargs: Mapping[str, Any]) -> str:
+    """The prompt as text: a conversation in the chat template with the start of the answer, else as it is.
+
+    A conversation that ends with a turn of the assistant is gone on with.
+
+    Raises:
+        UserError: If a conversation meets a tokenizer without a chat template.
+    """
+    if isinstance(prompt, str):
+        return prompt
+    if not tokenizer.chat_template:
+        raise UserError(
+            "prompt is a conversation and the tokenizer has no chat template; give plain text, or set "
+            "tokenizer.chat_template (trl.clone_chat_template copies that of another model)."
+        )
+    is_begun = prompt[-1].get("role") == "assistant"
+    text: str = tokenizer.apply_chat_template(
+        prompt,
+        tokenize=False,
+        add_generation_prompt=not is_begun,
+        continue_final_message=is_begun,
+        **chat_template_kwargs,
+    )
+    return text
+
+
+def prompt_ids(tokenizer: Any, request: Request, chat_template_kwargs: Mapping[str, Any]) -> list[int]:
+    """Token ids of a request's prompt; of an empty one the token that texts start or end with.
+
+    Raises:
+        UserError: If there is no token to start from.
+    """
+    text = rendered(tokenizer, request.prompt, chat_template_kwargs)
+    # a chat template writes the special tokens itself
+    ids: list[int] = tokenizer(text, add_special_tokens=isinstance(request.prompt, str), verbose=False)["input_ids"]
+    if ids:
+        return ids
+    for token in (tokenizer.bos_token_id, tokenizer.eos_token_id):
+        if token is not None:
+            return [token]
+    raise UserError(f"request {request.key}: the prompt is empty and the tokenizer has no token to start a text from.")
+
+
+def check_room(
+    requests: Sequence[Request], prompts: Sequence[Sequence[int]], max_new_tokens: int, context: int | None
+) -> list[int]:
+    """The most tokens that each request may get: `max_new_tokens`, or fewer where the context ends before.
+
+    Args:
+        requests (`Sequence[Request]`): B requests, for the message.
+        prompts (`Sequence`): their token ids.
+        max_new_tokens (`int`): the limit of all.
+        context (`int`, *optional*): positions that the model has.
+
+    Raises:
+        UserError: If a prompt fills the context.
+    """
+    if context is None:
+        return [max_new_tokens] * len(prompts)
+    for request, ids in zip(requests, prompts, strict=True):
+        if len(ids) >= context:
+            raise UserError(
+                f"request {request.key}: the prompt has {len(ids)} tokens and the model's context {context}; drop or "
+                "shorten the problem, or take a model with a longer context."
+            )
+    return [min(max_new_tokens, context - len(ids)) for ids in prompts]
+
+
+def stop_ids(tokenizer: Any, generation_config: Any = None) -> list[int]:
+    """Ids of the tokens that end a completion: the model's, of which chat models have several, and the tokenizer's."""
+    own = getattr(generation_config, "eos_token_id", None)
+    listed = list(own) if isinstance(own, (list, tuple)) else [own]
+    return sorted({token for token in (*listed, tokenizer.eos_token_id) if token is not None})
