@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import statistics
 import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from reward_funcs._judge_clean import Cleaning, encodable
 from reward_funcs._judge_prompt import (
     FIXED_FENCE,
-    Cleaning,
     JudgeTask,
     Message,
     Pair,
@@ -30,12 +33,14 @@ from reward_funcs._settings import check_flag, check_setting
 
 Side = Literal["first", "second", "tie"]
 
+CUT = "the reply was cut at the limit of its length before its JSON object was complete; be brief"
+
 
 class Verdict(NamedTuple):
     """What a judge makes of one completion: scores and reasons by criterion, or why there are none.
 
     `cause` is a short fixed code: `timeout`, `http_429`, `http_5xx`, `http_4xx`, `connection`, `malformed`,
-    `out_of_range`, `refused`, `budget` or `too_long`.
+    `out_of_range`, `cut`, `refused`, `budget` or `too_long`.
     """
 
     scores: Mapping[str, float]
@@ -51,16 +56,23 @@ class Comparison(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One conversation for a model; `asked` is the same for equal questions, whatever their fence."""
+    """One conversation for a model; `asked` is the same for equal questions, whatever their fence.
+
+    `num_scores` says how many scores the reply has to give, with a reason each.
+    """
 
     messages: list[Message]
     asked: list[Message]
     vote: int = 0
     again: bool = False
+    num_scores: int = 1
 
 
 class Reply(NamedTuple):
-    """What a model said, or why it said nothing; `detail` is for a warning."""
+    """What a model said, or why it said nothing; `detail` is for a warning.
+
+    A text with a cause was not finished (`cut`): it counts where it ends in a complete verdict all the same.
+    """
 
     text: str | None
     cause: str = ""
@@ -69,11 +81,13 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """A conversation in both forms, and how its reply is read."""
+    """A conversation in both forms, how its reply is read, and which of its scores have nothing between two values."""
 
     messages: Callable[[str], list[Message]]
     texts: tuple[str, ...]
     read: Callable[[str], Scores]
+    num_scores: int = 1
+    binary: frozenset[str] = frozenset()
 
 
 class Judge(ABC):
@@ -82,14 +96,16 @@ class Judge(ABC):
     A subclass implements [`~Judge.replies`]. Everything else is here: the judged text is cleaned and put between lines
     with a random word that occurs in none of the texts; the reply gives reasons first and ends in a JSON object, whose
     scores are checked against the criteria; a reply that cannot be used is asked for once more, with its fault named;
-    of several votes the median counts, if more than half of them can be used. A failure is no score: it has a cause.
+    of several votes the median counts, if more than half of them can be used; on a criterion that is met or not an even
+    split counts as the lower score. A failure is no score: it has a cause.
 
     Equal tasks of a call are asked once. A judge handles one call at a time: a second one, from another thread, waits.
 
     Args:
         votes (`int`, *optional*, defaults to 1): replies to each question; the median of their scores counts.
         strip_think (`bool`, *optional*, defaults to `True`): leave think blocks out of the judged text.
-        strip_tags (`bool`, *optional*, defaults to `True`): leave out marks of chat templates and tags like `<answer>`.
+        strip_tags (`bool`, *optional*, defaults to `True`): leave out marks of chat templates, wherever they stand, and
+            of the judged text tags like `<answer>`.
         max_chars (`int`, *optional*, defaults to 20000): longer judged text loses its middle; so do prompts.
         system_role (`bool`, *optional*, defaults to `True`): whether the model knows a system message.
         fence_seed (`int`, *optional*): makes the random words functions of this number and of the texts, for runs that
@@ -150,32 +166,49 @@ class Judge(ABC):
         return [_compared(one, other) for one, other in zip(verdicts[::2], verdicts[1::2], strict=True)]
 
     def _score_question(self, task: JudgeTask) -> Question:
-        clean = Cleaning(self.strip_think, self.strip_tags, self.max_chars)
-        task = replace(
+        clean, context = self._cleanings()
+        scored = task.scored()
+        shown = replace(
             task,
             completion=clean(task.completion),
-            prompt=self._context(task.prompt) or "",
-            reference=self._context(task.reference),
+            prompt=context(task.prompt),
+            reference=None if task.reference is None else context(task.reference),
+            guidance=context(task.guidance),
         )
-        texts = (task.completion, task.prompt, task.reference or "", task.guidance)
-        scored = task.scored()
-        return Question(lambda fence: score_messages(task, fence), texts, lambda text: read_scores(text, scored))
+        texts = (shown.completion, shown.prompt, shown.reference or "", shown.guidance)
+        binary = frozenset(one.name for one in scored if one.binary)
+        return Question(
+            lambda fence: score_messages(shown, fence, context),
+            texts,
+            lambda text: read_scores(text, scored, texts[:2]),
+            len(scored),
+            binary,
+        )
 
     def _pair_question(self, pair: Pair) -> Question:
-        clean = Cleaning(self.strip_think, self.strip_tags, self.max_chars)
-        pair = replace(
+        clean, context = self._cleanings()
+        shown = replace(
             pair,
             first=clean(pair.first),
             second=clean(pair.second),
-            prompt=self._context(pair.prompt) or "",
-            reference=self._context(pair.reference),
+            prompt=context(pair.prompt),
+            reference=None if pair.reference is None else context(pair.reference),
+            guidance=context(pair.guidance),
         )
-        texts = (pair.first, pair.second, pair.prompt, pair.reference or "", pair.guidance)
-        return Question(lambda fence: pair_messages(pair, fence), texts, read_better)
+        texts = (shown.first, shown.second, shown.prompt, shown.reference or "", shown.guidance)
+        return Question(
+            lambda fence: pair_messages(shown, fence, context), texts, lambda text: read_better(text, texts[:3])
+        )
 
-    def _context(self, text: str | None) -> str | None:
-        """A prompt or reference as the judge sees it: what it says stays whole."""
-        return None if text is None else Cleaning(False, False, self.max_chars)(text)
+    def _cleanings(self) -> tuple[Cleaning, Cleaning]:
+        """What judged text goes through, and what all else does, of which all but marks of chat templates stays."""
+        tokens = self._special_tokens() if self.strip_tags else ()
+        clean = Cleaning(self.strip_think, self.strip_tags, self.max_chars, tokens=tokens)
+        return clean, replace(clean, strip_think=False, keep_tags=True)
+
+    def _special_tokens(self) -> Collection[str]:
+        """Texts that the judge's tokenizer reads as more than text, where it is known."""
+        return ()
 
     def _settled(self, questions: Sequence[Question]) -> list[Verdict]:
         """The verdict on each question, from all its votes."""
@@ -184,17 +217,24 @@ class Judge(ABC):
         requests = [request for question in questions for request in self._requests(question)]
         readers = [question.read for question in questions for _ in range(self.votes)]
         with self._turn():
+            before = self.counts.copy()
             outcomes = self._outcomes(requests, readers)
+            spent = {name: value - before[name] for name, value in self.counts.items()}
+        for tally in self._tallies().get(threading.get_ident(), ()):
+            tally.update(spent)
         self._warn(outcomes)
         groups = (outcomes[start : start + self.votes] for start in range(0, len(outcomes), self.votes))
-        return [_agreed(group) for group in groups]
+        return [_agreed(group, question.binary) for group, question in zip(groups, questions, strict=True)]
 
     def _requests(self, question: Question) -> list[Request]:
         fence = new_fence(question.texts, self.fence_seed)
         messages, asked = question.messages(fence), question.messages(FIXED_FENCE)
         if not self.system_role:
             messages, asked = merged(messages), merged(asked)
-        return [Request(messages, asked, vote) for vote in range(self.votes)]
+        messages = [{key: encodable(value) for key, value in one.items()} for one in messages]
+        # one text after another could be one text that holds their marks: as a list they cannot
+        asked = [*asked, {"role": "texts", "content": json.dumps(question.texts)}]
+        return [Request(messages, asked, vote, num_scores=question.num_scores) for vote in range(self.votes)]
 
     def _outcomes(
         self, requests: Sequence[Request], readers: Sequence[Callable[[str], Scores]]
@@ -243,9 +283,24 @@ class Judge(ABC):
             causes = ", ".join(sorted({fault.cause for fault in faults}))
             warnings.warn(
                 f"{type(self).__name__} judged none of the {len(outcomes)} questions of a call ({causes}): "
-                f"{str(faults[0])[:300]}",
+                f"{without_userinfo(str(faults[0]))[:300]}",
                 stacklevel=2,
             )
+
+    @contextmanager
+    def counting(self) -> Iterator[Counter[str]]:
+        """What the calls of this thread count inside the `with`; `judge.counts` holds that of all threads."""
+        tally: Counter[str] = Counter()
+        tallies = self._tallies().setdefault(threading.get_ident(), [])
+        tallies.append(tally)
+        try:
+            yield tally
+        finally:
+            del tallies[[one is tally for one in tallies].index(True)]
+
+    def _tallies(self) -> dict[int, list[Counter[str]]]:
+        found: dict[int, list[Counter[str]]] = self.__dict__.setdefault("_open_tallies", {})
+        return found
 
     def _turn(self) -> threading.Lock:
         """The lock of this process: one of before a fork may be held by a thread that is not there."""
@@ -253,39 +308,62 @@ class Judge(ABC):
         return locks.setdefault(os.getpid(), threading.Lock())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_locks"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_locks", "_open_tallies")}
 
     def close(self) -> None:  # noqa: B027 - most judges hold nothing
         """Give back what the judge holds; the next call takes it again."""
 
     def __repr__(self) -> str:
-        settings = ", ".join(f"{key}={value!r:.80}" for key, value in vars(self).items() if not key.startswith("_"))
+        settings = ", ".join(
+            f"{key}={without_userinfo(repr(value)):.80}" for key, value in vars(self).items() if not key.startswith("_")
+        )
         return f"{type(self).__name__}({settings})"
+
+
+def without_userinfo(text: str) -> str:
+    """The text with names and passwords in its addresses masked, and headers of requests, which hold keys, left out.
+
+    Example:
+
+    ```python
+    >>> without_userinfo("http://me:secret@localhost:8000/v1")
+    'http://***@localhost:8000/v1'
+
+    ```
+    """
+    text = re.sub(r"(?<=://)[^/@\s'\"]++@", "***@", text)
+    return re.sub(r"('extra_headers': )\{[^{}]*+\}", r"\1{***}", text)
 
 
 def _read(reply: Reply, read: Callable[[str], Scores]) -> Scores | BadReply:
     if reply.text is None:
         return BadReply(reply.cause, reply.detail or reply.cause)
     try:
-        return read(reply.text)
+        return read(encodable(reply.text))
     except BadReply as fault:
-        return fault
+        return BadReply(reply.cause, reply.detail) if reply.cause else fault
 
 
 def _again(request: Request, reply: str, fault: str) -> Request:
-    return Request(
-        again_messages(request.messages, reply, fault), again_messages(request.asked, reply, fault), request.vote, True
+    return request._replace(
+        messages=again_messages(request.messages, encodable(reply), fault),
+        asked=again_messages(request.asked, reply, fault),
+        again=True,
     )
 
 
-def _agreed(votes: Sequence[Scores | BadReply]) -> Verdict:
+def _agreed(votes: Sequence[Scores | BadReply], binary: Collection[str]) -> Verdict:
     """The median of the votes, with the reasons of the vote nearest to it; a failure where half of them failed."""
     good = [vote for vote in votes if isinstance(vote, Scores)]
     if 2 * len(good) <= len(votes):
         causes = Counter(vote.cause for vote in votes if isinstance(vote, BadReply))
         cause = min(causes, key=lambda one: (-causes[one], one))
         return Verdict({}, {}, cause)
-    scores = {name: statistics.median(vote.scores[name] for vote in good) for name in good[0].scores}
+    scores = {
+        # of an even split on what is met or not, the lower: nothing lies between
+        name: (statistics.median_low if name in binary else statistics.median)([vote.scores[name] for vote in good])
+        for name in good[0].scores
+    }
     reasons = {
         name: min(good, key=lambda vote: abs(vote.scores[name] - score)).reasons.get(name, "")
         for name, score in scores.items()
@@ -311,3 +389,19 @@ def check_votes(votes: int, temperature: float) -> None:
     """
     if votes > 1 and temperature == 0:
         raise ValueError(f"votes={votes} at temperature=0 would all be alike; set temperature above 0, or votes=1")
+
+
+def reply_tokens(least: int, num_scores: int) -> int:
+    """Tokens that a reply with so many scores and reasons may need, reasons before the JSON object and inside it.
+
+    A score takes about 30 tokens of JSON in English and up to 100 in other scripts, as much again as text before it.
+
+    Example:
+
+    ```python
+    >>> reply_tokens(1024, 3), reply_tokens(1024, 48)
+    (1024, 6656)
+
+    ```
+    """
+    return max(least, 512 + 128 * num_scores)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reward_funcs._judge_clean import encodable
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -17,18 +19,20 @@ BUSY_SECONDS = 30.0
 _MANY = 500  # below SQLite's limit on the variables of a statement
 
 
-def request_key(model: str, messages: Sequence[Mapping[str, str]], parameters: Mapping[str, Any], vote: int) -> str:
-    """The sha256 of what a reply depends on: model, messages, parameters, and which of several votes it is.
+def request_key(
+    address: str, model: str, messages: Sequence[Mapping[str, str]], parameters: Mapping[str, Any], vote: int
+) -> str:
+    """The sha256 of what a reply depends on: who is asked, what, with which parameters, and which of the votes it is.
 
     Example:
 
     ```python
-    >>> request_key("m", [{"role": "user", "content": "4?"}], {}, 0)[:8]
-    'e6636edd'
+    >>> request_key("", "m", [{"role": "user", "content": "4?"}], {}, 0)[:8]
+    'df515770'
 
     ```
     """
-    asked = json.dumps([model, list(messages), dict(parameters), vote], sort_keys=True, default=str)
+    asked = json.dumps([address, model, list(messages), dict(parameters), vote], sort_keys=True, default=str)
     return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -58,7 +62,9 @@ class ReplyCache:
             for start in range(0, len(keys), _MANY):
                 part = keys[start : start + _MANY]
                 marks = ",".join("?" * len(part))
-                found.update(connection.execute(f"SELECT key, reply FROM replies WHERE key IN ({marks})", part))
+                rows = connection.execute(f"SELECT key, reply FROM replies WHERE key IN ({marks})", part)
+                # whatever else wrote to the file: what is no text is no reply
+                found.update((key, reply) for key, reply in rows if isinstance(reply, str))
 
         if keys and self.path.exists():
             self._use(read)
@@ -67,9 +73,11 @@ class ReplyCache:
     def put(self, replies: Mapping[str, str]) -> None:
         """Keep replies by key, in place of those that are there already."""
 
+        rows = [(key, encodable(reply)) for key, reply in replies.items()]
+
         def write(connection: sqlite3.Connection) -> None:
             with connection:
-                connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?)", list(replies.items()))
+                connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?)", rows)
 
         if replies:
             self._use(write)

@@ -5,26 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reward_funcs._judge_base import Judge
+from reward_funcs._judge_callable import as_judge
 from reward_funcs._judge_injections import INJECTIONS
+from reward_funcs._judge_report import MAX_EMPTY, MIN_GOLD, checked_report
+from reward_funcs._judge_report import JudgeReport as JudgeReport
 from reward_funcs._settings import check_setting
-from reward_funcs.base import Batch, Grade
-
-if TYPE_CHECKING:
-    from reward_funcs.rubric import Rubric
-
-
-@dataclass(frozen=True)
-class JudgeReport:
-    """What [`check_judge`] measured: the lowest reward of the golds, the highest of the empty completions."""
-
-    gold: float
-    empty: float
-
-    def __str__(self) -> str:
-        return f"the gold answers score at least {self.gold:.3g}, empty ones at most {self.empty:.3g}"
+from reward_funcs.base import Batch
+from reward_funcs.rubric import Rubric
 
 
 @dataclass(frozen=True)
@@ -56,8 +46,8 @@ def check_judge(
     gold: str | Sequence[str],
     *,
     prompt: Any = None,
-    min_gold: float = 0.9,
-    max_empty: float = 0.1,
+    min_gold: float = MIN_GOLD,
+    max_empty: float = MAX_EMPTY,
     **columns: Any,
 ) -> JudgeReport:
     """Whether gold answers score at least 0.9 and empty ones at most 0.1, before any training.
@@ -99,23 +89,7 @@ def check_judge(
         raise ValueError("gold=[]: it must be at least one answer that deserves full marks")
     rows = _columns(golds, gold, prompt, columns)
     grades = rubric.grade(Batch([*golds, *([""] * len(golds))], {name: [*values, *values] for name, values in rows}))
-    for number, grade in enumerate(grades):
-        if grade.reward is None:
-            what = f"gold {number}" if number < len(golds) else "an empty completion"
-            raise ValueError(f"the judge gives {what} no score ({grade.reason}); see that it answers before training")
-    report = JudgeReport(min(map(_value, grades[: len(golds)])), max(map(_value, grades[len(golds) :])))
-    if report.gold < min_gold:
-        worst = min(range(len(golds)), key=lambda index: _value(grades[index]))
-        raise ValueError(
-            f"the judge gives gold {worst} {report.gold:.4g}, below min_gold={min_gold:g}; take a stronger judge, or "
-            "see whether the rubric asks for what the gold has"
-        )
-    if report.empty > max_empty:
-        raise ValueError(
-            f"the judge gives an empty completion {report.empty:.4g}, above max_empty={max_empty:g}; take a stronger "
-            "judge, or make a criterion that an empty answer cannot meet required=True"
-        )
-    return report
+    return checked_report(grades[: len(golds)], grades[len(golds) :], min_gold, max_empty)
 
 
 def check_injections(
@@ -163,8 +137,6 @@ def check_injections(
 def _with_judge(rubric: Rubric, judge: Judge | Callable[..., Any] | None) -> Rubric:
     if judge is None:
         return rubric
-    from reward_funcs.rubric import as_judge  # it is built on the judges
-
     rubric = copy(rubric)
     rubric.judge = as_judge(judge)
     return rubric
@@ -181,8 +153,3 @@ def _columns(golds: Sequence[str], gold: Any, prompt: Any, columns: dict[str, An
             raise ValueError(f"{name} has {len(values)} values for {len(golds)} golds; give one for each, or one value")
         rows.append((name, values))
     return rows
-
-
-def _value(grade: Grade) -> float:
-    assert grade.reward is not None
-    return grade.reward

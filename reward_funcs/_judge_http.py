@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reward_funcs._judge_base import Reply
+from reward_funcs._judge_base import CUT, Reply, without_userinfo
 from reward_funcs._judge_prompt import Message
 
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient
 
 T = TypeVar("T")
+# Messages, and parameters of this request alone.
+Conversation = tuple[list[Message], dict[str, Any]]
 
 # Requests at once through one client. Its pool looks at all its connections for each request and keeps 20 open.
 POOL = 32
@@ -59,12 +61,36 @@ class Endpoint:
         """The key from the environment, read when it is needed so that it is in no pickle and no log."""
         if self.api_key_env is None:
             return NO_KEY
-        key = os.environ.get(self.api_key_env)
+        # a file of variables easily ends in a line break, which no header may hold
+        key = os.environ.get(self.api_key_env, "").strip()
         if not key:
             raise ValueError(
                 f"api_key_env={self.api_key_env!r}: this environment variable is not set; set it to the endpoint's key"
             )
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError(
+                f"api_key_env={self.api_key_env!r}: the key in this environment variable holds characters that no "
+                "header may hold; set it to the endpoint's key alone"
+            )
         return key
+
+    def detail(self, text: str) -> str:
+        """What goes wrong, on one line and without the key, which endpoints and libraries like to repeat."""
+        for secret in self._secrets():
+            text = text.replace(secret, "***")
+        return without_userinfo(" ".join(text.split()))[:1000]
+
+    def _secrets(self) -> list[str]:
+        """The key, and a password of the address as it is and as its header has it."""
+        import base64
+        from urllib.parse import unquote, urlsplit
+
+        parts = urlsplit(self.base_url)
+        found = [] if self.api_key_env is None else [self.api_key()]
+        if parts.password:
+            pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}"
+            found += [parts.password, unquote(parts.password), base64.b64encode(pair.encode()).decode()]
+        return found
 
     def is_spent(self) -> bool:
         """Whether the tokens that were used have reached the budget."""
@@ -107,12 +133,28 @@ def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return outcome[0]
 
 
-async def ask_all(endpoint: Endpoint, conversations: Sequence[list[Message]], deadline: float) -> list[Reply]:
+class Refused(Exception):
+    """An answer whose status is no success; its body is a text, whatever it holds."""
+
+    def __init__(self, response: Any) -> None:
+        super().__init__(f"status {response.status_code}: {response.text}")
+        self.status: int = response.status_code
+        self.retry_after: str | None = response.headers.get("retry-after")
+
+
+async def _refuse(response: Any) -> None:
+    """A hook of the session: the client would look for a message in the body first, and fail where it is odd."""
+    if response.status_code >= 400 or (response.status_code >= 300 and not response.has_redirect_location):
+        await response.aread()
+        raise Refused(response)
+
+
+async def ask_all(endpoint: Endpoint, conversations: Sequence[Conversation], deadline: float) -> list[Reply]:
     """One reply for each conversation, in order; what is not there by the deadline is a `timeout`.
 
     Args:
         endpoint (`Endpoint`): where to ask.
-        conversations (`Sequence[list[dict]]`): N lists of messages.
+        conversations (`Sequence[tuple[list[dict], dict]]`): N lists of messages, each with parameters of its own.
         deadline (`float`): a time of `time.monotonic`.
 
     Returns:
@@ -125,9 +167,9 @@ async def ask_all(endpoint: Endpoint, conversations: Sequence[list[Message]], de
     async with _clients(endpoint) as clients:
         slots = asyncio.Semaphore(endpoint.max_concurrency)
 
-        async def one(index: int, messages: list[Message]) -> Reply:
+        async def one(index: int, conversation: Conversation) -> Reply:
             async with slots:
-                return await _asked(endpoint, clients[index % len(clients)], messages, deadline)
+                return await _asked(endpoint, clients[index % len(clients)], conversation, deadline)
 
         tasks = [asyncio.create_task(one(*pair)) for pair in enumerate(conversations)]
         try:
@@ -160,6 +202,7 @@ async def _clients(endpoint: Endpoint) -> AsyncIterator[list[AsyncInferenceClien
                 base_url=endpoint.base_url, api_key=endpoint.api_key(), timeout=endpoint.timeout
             )
             session = await stack.enter_async_context(get_async_session())
+            session.event_hooks = {**session.event_hooks, "response": [_refuse]}
             if not f".{host}".endswith((".huggingface.co", ".hf.co")):
                 # HF_HUB_OFFLINE is about the Hub; the client's hook refuses every other server with it
                 hooks = session.event_hooks
@@ -172,14 +215,16 @@ async def _clients(endpoint: Endpoint) -> AsyncIterator[list[AsyncInferenceClien
         yield clients
 
 
-async def _asked(endpoint: Endpoint, client: AsyncInferenceClient, messages: list[Message], deadline: float) -> Reply:
+async def _asked(
+    endpoint: Endpoint, client: AsyncInferenceClient, conversation: Conversation, deadline: float
+) -> Reply:
     """The reply to one conversation, after as many tries as are allowed and as the time leaves."""
     import asyncio
 
     for attempt in range(endpoint.max_retries + 1):
         if endpoint.is_spent():
             return Reply(None, "budget", f"the budget of {endpoint.token_budget} tokens is spent")
-        reply, after = await _tried(endpoint, client, messages)
+        reply, after = await _tried(endpoint, client, conversation)
         if after is None or attempt == endpoint.max_retries:
             return reply
         # jitter: requests that were turned away together do not come back together
@@ -193,34 +238,34 @@ async def _asked(endpoint: Endpoint, client: AsyncInferenceClient, messages: lis
 
 
 async def _tried(
-    endpoint: Endpoint, client: AsyncInferenceClient, messages: list[Message]
+    endpoint: Endpoint, client: AsyncInferenceClient, conversation: Conversation
 ) -> tuple[Reply, float | None]:
     """One try: the reply, and after how many seconds another one makes sense; `None` for never."""
     import asyncio
 
     from huggingface_hub import errors
 
+    messages, own = conversation
     try:
         async with asyncio.timeout(endpoint.timeout):  # the client's own limit is for each read: drops would outlast it
-            output = await client.chat_completion([*messages], model=endpoint.model, **endpoint.arguments)
+            output = await client.chat_completion([*messages], model=endpoint.model, **endpoint.arguments, **own)
     except TimeoutError:  # InferenceTimeoutError is one
         return Reply(None, "timeout", f"no answer within {endpoint.timeout:g} seconds"), 0.0
-    except errors.HfHubHTTPError as error:
-        return _of_status(error)
+    except Refused as error:
+        return _of_status(endpoint, error)
     except (getattr(errors, "HTTPError"), ConnectionError) as error:  # noqa: B009 - of httpx or httpx2, by its version
-        return Reply(None, "connection", f"{type(error).__name__}: {error}"), 0.0
+        return Reply(None, "connection", endpoint.detail(f"{type(error).__name__}: {error}")), 0.0
     except (ValueError, RecursionError) as error:  # a body that is no answer, or no JSON
-        return Reply(None, "malformed", f"the endpoint's answer cannot be read: {error}"), 0.0
+        return Reply(None, "malformed", endpoint.detail(f"the endpoint's answer cannot be read: {error}")), 0.0
     return _of_output(endpoint, output, messages), None
 
 
-def _of_status(error: Any) -> tuple[Reply, float | None]:
+def _of_status(endpoint: Endpoint, error: Refused) -> tuple[Reply, float | None]:
     """The cause that a refusing status has, and when to come back."""
-    status = error.response.status_code
     known = {408: "timeout", 429: "http_429"}
-    cause = known.get(status, "http_5xx" if status >= 500 else "http_4xx")
-    reply = Reply(None, cause, " ".join(str(error).split()))
-    return reply, (None if cause == "http_4xx" else retry_after(error.response.headers.get("retry-after")))
+    cause = known.get(error.status, "http_5xx" if error.status >= 500 else "http_4xx")
+    reply = Reply(None, cause, endpoint.detail(str(error)))
+    return reply, (None if cause == "http_4xx" else retry_after(error.retry_after))
 
 
 def retry_after(value: str | None) -> float:
@@ -251,15 +296,18 @@ def _of_output(endpoint: Endpoint, output: Any, messages: Sequence[Message]) -> 
     choices = getattr(output, "choices", None)
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = getattr(choice, "message", None)
-    text = getattr(message, "content", None)
+    content = getattr(message, "content", None)
+    text = content if isinstance(content, str) else ""
     used = getattr(getattr(output, "usage", None), "total_tokens", None)
-    if not isinstance(used, int):  # four characters to a token, where the server does not say
-        used = (sum(len(one["content"]) for one in messages) + len(text or "")) // 4
+    if not isinstance(used, int) or used < 0:  # four characters to a token, where the server does not say
+        used = (sum(len(one["content"]) for one in messages) + len(text)) // 4
     endpoint.counts["tokens"] += used
     if message is None:
         return Reply(None, "malformed", "the endpoint's answer holds no message")
     if getattr(choice, "finish_reason", None) == "content_filter" or getattr(message, "refusal", None):
         return Reply(None, "refused", "the model refused to answer")
-    if not isinstance(text, str) or not text.strip():
-        return Reply(None, "refused", "the model gave an empty answer")
-    return Reply(text)
+    if content is not None and not isinstance(content, str):
+        return Reply(None, "malformed", f"the endpoint's answer holds no text but {type(content).__name__}")
+    if getattr(choice, "finish_reason", None) == "length":
+        return Reply(text, "cut", CUT)
+    return Reply(text) if text.strip() else Reply(None, "refused", "the model gave an empty answer")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from reward_funcs._judge_base import Judge, Reply, Request, check_votes
+from reward_funcs._judge_base import CUT, Judge, Reply, Request, check_votes, reply_tokens
 from reward_funcs._judge_prompt import Message
 from reward_funcs._settings import check_flag, check_setting
+
+LEAST = 512  # tokens that there must be room for, where no length of a reply is set
 
 
 class LocalJudge(Judge):
@@ -25,7 +27,10 @@ class LocalJudge(Judge):
             `(model, tokenizer)`. Without it [`~LocalJudge.attach`] gives the judge its model, before the first call.
         disable_adapter (`bool`, *optional*, defaults to `False`): judge with the adapters of a PEFT model off.
         batch_size (`int`, *optional*, defaults to 8): questions that are answered at once.
-        max_new_tokens (`int`, *optional*, defaults to 512): length of a reply.
+        max_new_tokens (`int`, *optional*): length of a reply; by default 640, and 128 more for each criterion beyond
+            the first.
+        chat_template_kwargs (`Mapping`, *optional*): further arguments of the chat template, such as
+            `{"enable_thinking": False}`, without which the thoughts of Qwen3 leave no room for a verdict.
         temperature (`float`, *optional*, defaults to 0.0): above 0 for several votes.
         seed (`int`, *optional*, defaults to 0): of the sampling, with a temperature.
         device (`str`, *optional*): where a model that is loaded by name goes; by default a GPU, if there is one.
@@ -57,7 +62,8 @@ class LocalJudge(Judge):
         *,
         disable_adapter: bool = False,
         batch_size: int = 8,
-        max_new_tokens: int = 512,
+        max_new_tokens: int | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         temperature: float = 0.0,
         seed: int = 0,
         device: str | None = None,
@@ -68,6 +74,7 @@ class LocalJudge(Judge):
         super().__init__(**settings)
         self.path: str | None = None
         self._loaded: tuple[Any, Any] | None = None
+        self._marks: list[str] = []  # the special tokens of the tokenizer
         if isinstance(model, tuple) and len(model) == 2:
             self.attach(*model)
         elif isinstance(model, (str, Path)):
@@ -79,7 +86,15 @@ class LocalJudge(Judge):
             )
         self.disable_adapter = check_flag("disable_adapter", disable_adapter)
         self.batch_size = check_setting("batch_size", batch_size, 1, whole=True)
-        self.max_new_tokens = check_setting("max_new_tokens", max_new_tokens, 1, whole=True)
+        self.max_new_tokens = (
+            None if max_new_tokens is None else check_setting("max_new_tokens", max_new_tokens, 1, whole=True)
+        )
+        if not isinstance(chat_template_kwargs, (Mapping, type(None))):
+            raise ValueError(
+                f"chat_template_kwargs={chat_template_kwargs!r:.60}: it must be a mapping such as "
+                "{'enable_thinking': False}; leave it out for none"
+            )
+        self.chat_template_kwargs = dict(chat_template_kwargs or {})
         self.temperature = check_setting("temperature", temperature, 0)
         check_votes(self.votes, self.temperature)
         self.seed = check_setting("seed", seed, 0, whole=True)
@@ -103,26 +118,34 @@ class LocalJudge(Judge):
                 "tokenizer.chat_template, or take an instruct model"
             )
         self._loaded = (model, tokenizer)
+        added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+        found = {*getattr(tokenizer, "all_special_tokens", ()), *(str(one) for one in added if one.special)}
+        self._marks = sorted(one for one in found if one.strip())
 
     def replies(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
         """What the model says to each request."""
         if not requests:
             return []
         model, tokenizer = self._model()
-        prompts = [_token_ids(tokenizer, request.messages) for request in requests]
+        prompts = [_token_ids(tokenizer, request.messages, self.chat_template_kwargs) for request in requests]
+        lengths = [self.max_new_tokens or reply_tokens(0, request.num_scores) for request in requests]
         room = getattr(model.config, "max_position_embeddings", None)
+        needed = self.max_new_tokens or LEAST  # the length that is usual gives way to a small context
         replies: dict[int, Reply] = {}
         # questions of similar length together: less padding
         order = sorted(range(len(prompts)), key=lambda index: (len(prompts[index]), prompts[index]))
-        fitting = [index for index in order if room is None or len(prompts[index]) + self.max_new_tokens <= room]
+        fitting = [index for index in order if room is None or len(prompts[index]) + needed <= room]
         could_fit = set(fitting)
         with quiet_model(model, without_adapters=self.disable_adapter):
             for start in range(0, len(fitting), self.batch_size):
                 if time.monotonic() >= deadline:
                     break
                 part = fitting[start : start + self.batch_size]
-                texts = self._generated(model, tokenizer, [prompts[index] for index in part], start)
-                replies.update((index, _reply(text)) for index, text in zip(part, texts, strict=True))
+                length = max(lengths[index] for index in part)
+                # what is asked together is of similar length, and cut where one of it would leave the context
+                length = length if room is None else min(length, room - max(len(prompts[index]) for index in part))
+                found = self._generated(model, tokenizer, [prompts[index] for index in part], length, start)
+                replies.update(zip(part, found, strict=True))
         for index in range(len(prompts)):
             if index not in replies:
                 late = Reply(None, "timeout", "the time for the batch is over")
@@ -147,7 +170,13 @@ class LocalJudge(Judge):
         model, tokenizer = self._loaded
         return getattr(model, "module", model), tokenizer  # out of what distributed training wraps around it
 
-    def _generated(self, model: Any, tokenizer: Any, prompts: Sequence[list[int]], number: int) -> list[str]:
+    def _special_tokens(self) -> Collection[str]:
+        self._model()
+        return self._marks
+
+    def _generated(
+        self, model: Any, tokenizer: Any, prompts: Sequence[list[int]], length: int, number: int
+    ) -> list[Reply]:
         """The replies to one batch of prompts."""
         import torch
         from transformers import GenerationConfig
@@ -160,7 +189,7 @@ class LocalJudge(Judge):
         )
         own = getattr(model, "generation_config", None)
         config = GenerationConfig(
-            max_new_tokens=self.max_new_tokens,
+            max_new_tokens=length,
             do_sample=self.temperature > 0,
             temperature=self.temperature or None,
             pad_token_id=pad,
@@ -168,10 +197,14 @@ class LocalJudge(Judge):
             use_cache=True,
         )
         if self.temperature > 0:
-            torch.manual_seed(self.seed + number)
-        output = model.generate(input_ids=ids, attention_mask=mask, generation_config=config)
-        texts: list[str] = tokenizer.batch_decode(output[:, width:], skip_special_tokens=True)
-        return texts
+            _seed(model, self.seed + number)
+        output = model.generate(input_ids=ids, attention_mask=mask, generation_config=config)[:, width:]
+        ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+        texts = tokenizer.batch_decode(output, skip_special_tokens=True)
+        return [
+            _reply(text, len(row) >= length and not set(ends) & set(row))
+            for text, row in zip(texts, output.tolist(), strict=True)
+        ]
 
     def _deadline(self) -> float:
         return super()._deadline() if self.batch_timeout is None else time.monotonic() + self.batch_timeout
@@ -209,11 +242,10 @@ def quiet_model(model: Any, *, without_adapters: bool) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
     # turning adapters on again makes those weights trainable that are active, and only those
     trained = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    devices = sorted({parameter.device.index for parameter, _ in trained if parameter.device.type == "cuda"})
     try:
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
-            stack.enter_context(torch.random.fork_rng(devices=devices))
+            stack.enter_context(torch.random.fork_rng(devices=_gpus(model)))
             if without_adapters and adapters_off is not None:
                 stack.enter_context(adapters_off())
             model.eval()
@@ -225,10 +257,28 @@ def quiet_model(model: Any, *, without_adapters: bool) -> Iterator[None]:
             parameter.requires_grad_(requires_grad)
 
 
-def _token_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    ids: list[int] = tokenizer.apply_chat_template([*messages], add_generation_prompt=True, return_dict=False)
+def _gpus(model: Any) -> list[int]:
+    """The GPUs that the model is on, whose random numbers its sampling draws."""
+    return sorted({one.device.index for one in model.parameters() if one.device.type == "cuda"})
+
+
+def _seed(model: Any, seed: int) -> None:
+    """Seed what the model samples with, and no other GPU: `torch.manual_seed` would seed those of the policy too."""
+    import torch
+
+    torch.default_generator.manual_seed(seed)
+    for index in _gpus(model):
+        torch.cuda.default_generators[index].manual_seed(seed)
+
+
+def _token_ids(tokenizer: Any, messages: Sequence[Message], arguments: Mapping[str, Any]) -> list[int]:
+    ids: list[int] = tokenizer.apply_chat_template(
+        [*messages], **{"add_generation_prompt": True, **arguments, "return_dict": False}
+    )
     return list(ids)
 
 
-def _reply(text: str) -> Reply:
+def _reply(text: str, is_cut: bool) -> Reply:
+    if is_cut:
+        return Reply(text, "cut", CUT)
     return Reply(text) if text.strip() else Reply(None, "refused", "the model gave an empty answer")

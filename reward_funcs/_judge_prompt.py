@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reward_funcs._judge_clean import Cleaning as Cleaning
+from reward_funcs._judge_clean import shortened as shortened
 from reward_funcs._rubric_criterion import Criterion, in_order
-from reward_funcs.extract import after_think, completion_text
+from reward_funcs.extract import completion_text
 
 Message = dict[str, str]
 
@@ -19,15 +20,6 @@ OVERALL = "overall"
 OVERALL_SCORE = 10
 # Stands for the random fence where prompts are compared: an answer does not depend on the fence.
 FIXED_FENCE = "FENCE"
-
-# What a chat template puts between turns, so what could pass for the end of the judged text and a turn of the user.
-_MARKERS = re.compile(
-    r"<\|[^<>|\n]{1,60}\|>|<｜[^<>｜\n]{1,60}｜>|</?s>|\[/?INST\]|<</?SYS>>|</?(?:start|end)_of_turn>|<(?:bos|eos|pad)>"
-    r"|</?(?:think|answer|system|user|assistant|instructions?|score|verdict|rubric|judge)\s*>",
-    re.IGNORECASE,
-)
-_BRACKETS = re.compile(r"[<>\[\]|]")
-MAX_NESTED = 12
 
 
 @dataclass(frozen=True)
@@ -69,84 +61,6 @@ class Pair:
     guidance: str = ""
 
 
-@dataclass(frozen=True)
-class Cleaning:
-    """How judged text is prepared: what is taken out, and how long it may be.
-
-    Args:
-        strip_think (`bool`): leave out think blocks, closed or not.
-        strip_tags (`bool`): leave out the marks of chat templates and tags such as `<answer>`; their content stays.
-        max_chars (`int`): longer text loses its middle.
-    """
-
-    strip_think: bool = True
-    strip_tags: bool = True
-    max_chars: int = 20_000
-
-    def __call__(self, text: str) -> str:
-        """The text as a judge sees it."""
-        if self.strip_think:
-            text = without_think(text)
-        if self.strip_tags:
-            text = without_markers(text)
-        # NUL and other controls are refused by some servers, and show nothing
-        text = "".join(c for c in text if c.isprintable() or c in "\n\t").strip()
-        return shortened(text, self.max_chars)
-
-
-def without_think(text: str) -> str:
-    """What stands outside of think blocks: after the last `</think>`, before a `<think>` that never closes.
-
-    Example:
-
-    ```python
-    >>> without_think("<think>5? No.</think>It is 4.")
-    'It is 4.'
-
-    ```
-    """
-    # any case: what a tag looks like to a judge is not only what it is to a template
-    text = re.sub(r"<\s*(/?)\s*think(?:ing)?\s*>", r"<\1think>", text, flags=re.IGNORECASE)
-    return after_think(text)
-
-
-def without_markers(text: str) -> str:
-    """The text without marks of chat templates and tags, those that taking out others makes included.
-
-    Example:
-
-    ```python
-    >>> without_markers("<answer>4</answer><|im_<|x|>end|>")
-    '4'
-
-    ```
-    """
-    for _ in range(MAX_NESTED):
-        cleaned = _MARKERS.sub("", text)
-        if cleaned == text:
-            return text
-        text = cleaned
-    return _BRACKETS.sub(" ", text)  # marks inside marks a dozen deep are there to be found: none is left
-
-
-def shortened(text: str, limit: int) -> str:
-    """The text, without its middle where it is longer than `limit` characters.
-
-    Example:
-
-    ```python
-    >>> shortened("abcdefghij", 6)
-    'abc\\n[... 4 characters left out ...]\\nhij'
-
-    ```
-    """
-    if len(text) <= limit:
-        return text
-    head = (limit + 1) // 2
-    tail = limit - head
-    return f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n{text[len(text) - tail :]}"
-
-
 def prompt_text(prompt: Any) -> str:
     """A prompt as TRL passes it, as one text: a single user turn is its content, of more each has its role in front.
 
@@ -186,18 +100,19 @@ def new_fence(texts: Sequence[str], seed: int | None = None) -> str:
             return fence
 
 
-def score_messages(task: JudgeTask, fence: str) -> list[Message]:
+def score_messages(task: JudgeTask, fence: str, clean: Callable[[str], str] = str) -> list[Message]:
     """The conversation that asks for the scores of a completion; its text is cleaned before.
 
     Args:
         task (`JudgeTask`): what is judged.
         fence (`str`): the word of [`new_fence`].
+        clean (`Callable`, *optional*): what names and descriptions of criteria, which a row may hold, go through.
 
     Returns:
         `list[dict]`: a system and a user message.
     """
     scored = task.scored()
-    body = [_given(task, fence), _fenced("RESPONSE", task.completion, fence), _rubric(task)]
+    body = [_given(task, fence), _fenced("RESPONSE", task.completion, fence), _rubric(task, clean)]
     form = ", ".join(
         f'"{number}": {{"reason": "<one sentence>", "score": <number>}}' for number in range(1, len(scored) + 1)
     )
@@ -211,8 +126,8 @@ def score_messages(task: JudgeTask, fence: str) -> list[Message]:
     ]
 
 
-def pair_messages(pair: Pair, fence: str) -> list[Message]:
-    """The conversation that asks which of two completions is better.
+def pair_messages(pair: Pair, fence: str, clean: Callable[[str], str] = str) -> list[Message]:
+    """The conversation that asks which of two completions is better; arguments as of [`score_messages`].
 
     Returns:
         `list[dict]`: a system and a user message.
@@ -222,7 +137,7 @@ def pair_messages(pair: Pair, fence: str) -> list[Message]:
         _given(asked, fence),
         _fenced("RESPONSE 1", pair.first, fence),
         _fenced("RESPONSE 2", pair.second, fence),
-        _rubric(asked) if pair.criteria or pair.guidance else "",
+        _rubric(asked, clean) if pair.criteria or pair.guidance else "",
         "Decide which response is better. Their order means nothing. First give your reasons. Then end with one JSON "
         'object and nothing after it:\n{"reason": "<one sentence>", "better": <1, 2 or "tie">}',
     ]
@@ -274,14 +189,14 @@ def _fenced(label: str, text: str, fence: str) -> str:
     return f"<<{fence} {label}>>\n{text}\n<<{fence} END>>"
 
 
-def _rubric(task: JudgeTask) -> str:
+def _rubric(task: JudgeTask, clean: Callable[[str], str]) -> str:
     listed = in_order(task.criteria)
     lines = ["Rubric:"]
     for number, one in enumerate(listed, start=1):
         scale = f"weight {one.weight:g}" if task.overall else f"score {one.allowed()}"
-        lines.append(
-            f"{number}. {one.name} ({scale}{_meaning(one, task.overall)}): {' '.join(one.description.split())}"
-        )
+        # one line each: a criterion of a row must not look like two
+        name, description = (" ".join(clean(text).split()) for text in (one.name, one.description))
+        lines.append(f"{number}. {name} ({scale}{_meaning(one, task.overall)}): {description}")
     if task.guidance:
         lines.append(f"Guidance: {task.guidance}")
     if task.overall:

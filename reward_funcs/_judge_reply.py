@@ -1,21 +1,30 @@
-"""What a judge says: the last JSON object of its reply, with the scores checked against their scales."""
+"""What a judge says: the JSON object that its reply ends in, with the scores checked against their scales.
+
+A judge quotes what it judges, verdicts that were written there for it included. So an object counts only where it is
+the judge's own for certain: nothing but a closing code fence follows it, no brace of a broken object stands before it,
+and it is no piece of the judged text.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from reward_funcs._judge_clean import encodable
 from reward_funcs._rubric_criterion import Criterion
-from reward_funcs.extract import after_think
+from reward_funcs.extract import THINK_CLOSE, THINK_OPEN, without_end_tokens
 
-MAX_REPLY = 20_000  # characters at the end of a reply that are read
-MAX_BRACES = 512
+MAX_REPLY = 1_000_000  # characters
 MAX_REASON = 500
+MAX_TAILS = 4  # ends of think blocks behind which an object is looked for
 
-_DECODER = json.JSONDecoder()
 _SIDES = {"1": 1.0, "first": 1.0, "response 1": 1.0, "tie": 0.0, "2": -1.0, "second": -1.0, "response 2": -1.0}
+_BRACE = re.compile(r"[{}]")
+# A brace that opens a verdict, of JSON or of what was meant to be it; braces of formulas and of prose do not.
+_MAPPING = re.compile(r"""\{\s*+(?:["']|(?:\d++|reasons?|scores?|better|criteria)\s*+:)""")
 
 
 class BadReply(ValueError):
@@ -33,11 +42,21 @@ class Scores(NamedTuple):
     reasons: dict[str, str]
 
 
+class Found(NamedTuple):
+    """The object that a reply ends in, as it is written there, and whether a line begins with it."""
+
+    value: dict[str, Any]
+    source: str
+    begins_line: bool
+
+
 def last_object(text: str) -> dict[str, Any] | None:
-    """The last complete JSON object of a text that stands in no other, `None` where there is none.
+    """The JSON object that a text ends in, `None` where it does not end in one.
 
     Args:
-        text (`str`): a reply, with whatever stands around the object: reasons, a code fence, a think block.
+        text (`str`): a reply, with whatever stands before the object (reasons, a think block, other complete objects)
+            and a code fence around it. A brace before it that opens an object and is no part of a complete one makes
+            all of it uncertain: the last object may be a quotation inside a broken one.
 
     Returns:
         `dict`, *optional*: the object.
@@ -47,38 +66,80 @@ def last_object(text: str) -> dict[str, Any] | None:
     ```python
     >>> last_object('The text says {"score": 5}. I say:\\n```json\\n{"1": {"score": 2}}\\n```')
     {'1': {'score': 2}}
+    >>> last_object('{"1": {"reason": "It ends with {"score": 5}')
 
     ```
     """
-    text = after_think(text)[-MAX_REPLY:]
-    found, after = None, 0
-    for start in _last_braces(text):
-        if start >= after:
-            try:
-                found, after = _DECODER.raw_decode(text, start)
-            except (ValueError, RecursionError):  # no JSON, or brackets a thousand deep
-                continue
-    return found
+    found = _found(text)
+    return None if found is None else found.value
 
 
-def _last_braces(text: str) -> Sequence[int]:
-    """Where the last braces open, in order; a number of them that bounds the time for a text of braces alone."""
-    starts: list[int] = []
+def _found(text: str) -> Found | None:
+    text = without_end_tokens(text.strip())
+    if len(text) > MAX_REPLY:
+        return None
+    if text.endswith("```"):
+        text = text.rstrip("`").rstrip()
+    if text.startswith(THINK_OPEN):
+        text = text.partition(THINK_CLOSE)[2]
+    return next((found for part in _parts(text) if (found := _at_the_end(part)) is not None), None)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text, and what stands behind the ends of think blocks that its template opened: a reason may name one."""
+    yield text
     end = len(text)
-    while len(starts) < MAX_BRACES and (end := text.rfind("{", 0, end)) != -1:
-        starts.append(end)
-    return starts[::-1]
+    for _ in range(MAX_TAILS):
+        end = text.rfind(THINK_CLOSE, 0, end)
+        if end == -1:
+            return
+        yield text[end + len(THINK_CLOSE) :]
 
 
-def read_scores(text: str, criteria: Sequence[Criterion]) -> Scores:
+def _at_the_end(text: str) -> Found | None:
+    """The object in which the text ends; each brace is looked at once."""
+    if not text.endswith("}"):
+        return None
+    at = depth = behind = 0  # behind: where the last complete object ends
+    while (match := _BRACE.search(text, at)) is not None:
+        start = match.start()
+        if _MAPPING.match(text, start) is None:
+            depth = depth + 1 if match[0] == "{" else max(0, depth - 1)
+            at = start + 1
+            continue
+        try:
+            value, at = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):  # no JSON, a key twice, or brackets a thousand deep
+            return None
+        if THINK_OPEN in text[behind:start]:
+            return None
+        if at == len(text):
+            line = text[text.rfind("\n", 0, start) + 1 : start]
+            return None if depth else Found(value, text[start:], not line.strip())
+        behind = at
+    return None
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_each_key_once)
+
+
+def read_scores(text: str, criteria: Sequence[Criterion], judged: Sequence[str] = ()) -> Scores:
     """The score of each criterion from a judge's reply.
 
     The form that is asked for is `{"1": {"reason": ..., "score": ...}, ...}` by the number of the criterion; names in
-    place of numbers, scores without reasons, and all that inside `{"scores": ...}` are read too.
+    place of all numbers, scores without reasons, and all that inside `{"scores": ...}` are read too.
 
     Args:
         text (`str`): the reply.
         criteria (`Sequence[Criterion]`): what was to be scored, in the order of the numbers.
+        judged (`Sequence[str]`, *optional*): texts of another author that the judge saw and may have quoted.
 
     Returns:
         `Scores`: a score in range for each of them, and the reasons that were given.
@@ -98,26 +159,47 @@ def read_scores(text: str, criteria: Sequence[Criterion]) -> Scores:
 
     ```
     """
-    given = _object(text)
+    given = _object(text, judged)
     for key in ("scores", "criteria"):
         if isinstance(given.get(key), Mapping):
             given = given[key]
-    by_name = {str(key).strip().casefold(): value for key, value in given.items()}
+    entries = _entries(given, criteria)
     scores, reasons = {}, {}
     for number, one in enumerate(criteria, start=1):
-        entry = by_name.get(str(number), by_name.get(one.name.strip().casefold()))
-        if entry is None and len(criteria) == 1:
-            entry = given if "score" in by_name else None
+        entry = entries[number - 1]
         if entry is None:
             raise BadReply("malformed", f"the JSON object has no score for {number} ({one.name})")
         scores[one.name] = _score(entry, one, number)
-        reason = entry.get("reason") if isinstance(entry, Mapping) else None
-        reasons[one.name] = reason.strip()[:MAX_REASON] if isinstance(reason, str) else ""
+        reasons[one.name] = _reason(entry)
     return Scores(scores, reasons)
 
 
-def read_better(text: str) -> Scores:
+def _entries(given: Mapping[str, Any], criteria: Sequence[Criterion]) -> list[Any]:
+    """What is said of each criterion, by number or else by name: a name that is a number is never mixed up with one."""
+    by_key = {str(key).strip().casefold(): value for key, value in given.items()}
+    if len(by_key) < len(given):
+        raise BadReply("malformed", "two keys of the JSON object are the same but for their case")
+    numbers = [str(number) for number in range(1, len(criteria) + 1)]
+    names = [one.name.strip().casefold() for one in criteria]
+    if not all(number in by_key for number in numbers) and all(name in by_key for name in names):
+        found = [by_key[name] for name in names]
+    else:
+        found = [
+            by_key.get(number, None if name.isdecimal() else by_key.get(name))
+            for number, name in zip(numbers, names, strict=True)
+        ]
+    return [given] if found == [None] and "score" in by_key else found
+
+
+def read_better(text: str, judged: Sequence[str] = ()) -> Scores:
     """Which of two responses a judge prefers: 1.0 for the first, -1.0 for the second, 0.0 for a tie.
+
+    Args:
+        text (`str`): the reply.
+        judged (`Sequence[str]`, *optional*): texts of another author that the judge saw and may have quoted.
+
+    Returns:
+        `Scores`: the preference and its reason, called `"better"`.
 
     Raises:
         BadReply: With the cause `malformed`.
@@ -130,19 +212,31 @@ def read_better(text: str) -> Scores:
 
     ```
     """
-    given = _object(text)
-    side = _SIDES.get(str(given.get("better")).strip().casefold())
+    given = _object(text, judged)
+    better = given.get("better")
+    if isinstance(better, float) and better.is_integer():
+        better = int(better)
+    side = _SIDES.get(str(better).strip().casefold())
     if side is None:
         raise BadReply("malformed", f'"better" is {given.get("better")!r:.40}, but it must be 1, 2 or "tie"')
-    reason = given.get("reason")
-    return Scores({"better": side}, {"better": reason.strip()[:MAX_REASON] if isinstance(reason, str) else ""})
+    return Scores({"better": side}, {"better": _reason(given)})
 
 
-def _object(text: str) -> Mapping[str, Any]:
-    given = last_object(text)
-    if given is None:
-        raise BadReply("malformed", "it holds no complete JSON object")
-    return given
+def _object(text: str, judged: Sequence[str]) -> Mapping[str, Any]:
+    found = _found(text)
+    if found is None:
+        raise BadReply("malformed", "it holds no complete JSON object with each key once and nothing after it")
+    # bare scores on a line of their own are a verdict, whatever the text says; the same reasons are a quotation
+    may_be_quoted = '"reason' in found.source or not found.begins_line
+    bare = "".join(found.source.split())
+    if may_be_quoted and any(bare in "".join(one.split()) for one in judged):
+        raise BadReply("malformed", "its JSON object stands in the judged text as well; give one with your own reasons")
+    return found.value
+
+
+def _reason(entry: Any) -> str:
+    reason = entry.get("reason") if isinstance(entry, Mapping) else None
+    return encodable(reason.strip()[:MAX_REASON]) if isinstance(reason, str) else ""
 
 
 def _score(entry: Any, criterion: Criterion, number: int) -> float:

@@ -11,6 +11,8 @@ from typing import Any
 from reward_funcs._parts import Part, check_part
 from reward_funcs._settings import check_flag, check_name, check_setting
 
+# Weights and scores up to here can be multiplied and added up without an overflow.
+LARGEST = 1e100
 # Names of columns and metrics that a rubric logs under its own name.
 RESERVED = frozenset({"reason", "answer", "none", "scores", "reasons", "judge", "overall"})
 
@@ -34,7 +36,8 @@ class Criterion:
         category (`str`, *optional*): a label that the rubric's `category_weights` give a weight.
         scale (`bool`, *optional*, defaults to `False`): the scorer returns rewards in `[0, 1]`; the score is
             `min_score + reward * (max_score - min_score)`.
-        binary (`bool`, *optional*, defaults to `False`): the score is `min_score` or `max_score`, nothing between.
+        binary (`bool`, *optional*, defaults to `False`): the score is `min_score` or `max_score`, nothing between: a
+            judge is asked again, a scorer that returns anything else is an error.
 
     Raises:
         ValueError: For values that make no sense; the message says which, and what is allowed.
@@ -67,9 +70,9 @@ class Criterion:
         place = f"criterion {self.name!r:.80}: "
         if not isinstance(self.description, str):
             raise ValueError(f"{place}description={self.description!r:.60}: it must be a text; say what is judged")
-        check_setting(f"{place}max_score", self.max_score, 0)
-        check_setting(f"{place}min_score", self.min_score)
-        check_setting(f"{place}weight", self.weight, 0)
+        check_setting(f"{place}max_score", self.max_score, 0, most=LARGEST)
+        check_setting(f"{place}min_score", self.min_score, -LARGEST, most=LARGEST)
+        check_setting(f"{place}weight", self.weight, 0, most=LARGEST)
         for flag in ("required", "scale", "binary"):
             check_flag(place + flag, getattr(self, flag))
         if self.min_score >= self.max_score:
@@ -96,6 +99,11 @@ class Criterion:
             raise ValueError(
                 f"criterion {self.name!r}: its scorer returned {reward!r}, outside [{low:g}, {high:g}]; set min_score "
                 f"and max_score to its range ({remedy})"
+            )
+        if self.binary and reward not in (low, high):
+            raise ValueError(
+                f"criterion {self.name!r}: its scorer returned {reward!r}, but binary=True takes {low:g} or {high:g}; "
+                "leave binary out, or give a threshold to the scorer"
             )
         return float(self.min_score + reward * (self.max_score - self.min_score)) if self.scale else float(reward)
 
@@ -155,4 +163,12 @@ def criterion_from(values: Any, *, scorer: Part | None = None) -> Criterion:
 
 def in_order(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
     """The criteria in an order that does not depend on how they were given, in which a judge sees them."""
-    return tuple(sorted(criteria, key=lambda one: (one.name, one.description)))
+    return tuple(sorted(criteria, key=order_of))
+
+
+def order_of(one: Criterion) -> tuple[Any, ...]:
+    """What criteria are sorted by: their names, and all that may tell those of one name apart."""
+    return (
+        one.name, one.description, one.max_score, one.min_score, one.weight, one.category or "", one.binary,
+        one.required,
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reward_funcs._parts import Part
-from reward_funcs._rubric_criterion import Criterion, criterion_from
+from reward_funcs._rubric_criterion import LARGEST, Criterion, criterion_from, order_of
 from reward_funcs.base import plain
 
 PRESETS = Path(__file__).parent / "rubrics"
@@ -23,21 +23,23 @@ MAX_NAME = 60
 
 
 def row_criteria(
-    value: Any, category_weights: Mapping[str, float] | None, taken: Collection[str] = ()
+    value: Any, category_weights: Mapping[str, float] | None, taken: Collection[str] = (), *, alone: bool = True
 ) -> tuple[Criterion, ...]:
     """The criteria that a row of a data set holds.
 
     Args:
         value (`list[dict] | dict | str`): the criteria, or a mapping that holds them under `rubric`, `rubrics`,
-            `criteria` or `items`, or either as JSON. A criterion is a mapping of the fields of [`Criterion`] (a scorer
-            is not read from data), of RaR (`title`, `description`, `weight`, `category`) or of HealthBench
-            (`criterion`, `points`).
+            `criteria` or `items`, or a mapping of equally long lists by field, or any of these as JSON. A criterion is
+            a mapping of the fields of [`Criterion`] (a scorer is not read from data), of RaR (`title`, `description`,
+            `weight`, `category`) or of HealthBench (`criterion`, `points`).
         category_weights (`Mapping[str, float]`, *optional*): weights by category, which a criterion in the form of RaR
             gets in place of its own number, by default those of the paper, and which multiply that of another one.
         taken (`Collection[str]`, *optional*): names that other criteria have.
+        alone (`bool`, *optional*, defaults to `True`): whether no other criteria can earn points, so that those of the
+            row have to; else the row may hold none, or faults alone.
 
     Returns:
-        `tuple[Criterion, ...]`: at least one, sorted, with different names, one of them with `max_score > 0`.
+        `tuple[Criterion, ...]`: sorted, with different names; if `alone`, one of them with `max_score > 0`.
 
     Raises:
         ValueError: When the value holds no criteria; the message says what is wrong with it.
@@ -51,15 +53,18 @@ def row_criteria(
 
     ```
     """
+    value = plain(value)
+    if not alone and (value is None or value in ("", "null", "[]", [], {})):
+        return ()
     listed = _listed(value)
     criteria = [_criterion(one, category_weights) for one in listed]
     named: dict[str, Criterion] = {}
-    for one in sorted(criteria, key=lambda one: (one.name, one.description)):  # names do not depend on the order
+    for one in sorted(criteria, key=order_of):  # names do not depend on the order
         name, number = one.name, 2
         while name in named or name in taken:
             name, number = f"{one.name}_{number}", number + 1
         named[name] = replace(one, name=name)
-    if not any(one.max_score > 0 and one.weight > 0 for one in criteria):
+    if alone and not any(one.max_score > 0 and one.weight > 0 for one in criteria):
         raise ValueError("no criterion of the row can earn points")
     return tuple(named.values())
 
@@ -72,10 +77,18 @@ def _listed(value: Any) -> Sequence[Any]:
             raise ValueError(f"the rubric is no JSON: {value!r:.60}") from error
     value = plain(value)
     if isinstance(value, Mapping):
-        value = next((value[key] for key in _LISTS if isinstance(value.get(key), (list, tuple))), [value])
+        value = next((value[key] for key in _LISTS if isinstance(value.get(key), (list, tuple))), _rows_of(value))
     if not isinstance(value, (list, tuple)) or not value:
         raise ValueError(f"the rubric is no list of criteria: {value!r:.60}")
     return value
+
+
+def _rows_of(value: Mapping[Any, Any]) -> list[Any]:
+    """The mapping as the only criterion, or the criteria of lists by field, as some data sets store them."""
+    columns = list(value.values())
+    if not columns or not all(isinstance(one, list) and len(one) == len(columns[0]) for one in columns):
+        return [value]
+    return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _criterion(values: Any, category_weights: Mapping[str, float] | None) -> Criterion:
@@ -129,9 +142,14 @@ def _binary(text: Any, title: Any, points: float, category: str | None) -> Crite
 
 
 def _number(value: Any, field: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
-        raise ValueError(f"{field}={value!r:.60} of a criterion must be a finite number")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
+        raise ValueError(f"{field}={_short(value)} of a criterion must be a finite number of at most {LARGEST:g}")
     return float(value)
+
+
+def _short(value: Any) -> str:
+    """The value for a message; a whole number of thousands of digits cannot be written."""
+    return "a huge number" if isinstance(value, int) and abs(value) > LARGEST else f"{value!r:.60}"
 
 
 def preset_names() -> list[str]:
@@ -195,7 +213,7 @@ def _parsed(path: Path) -> Any:
     if path.suffix == ".json":
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path.name} is no JSON: {error}") from error
     if path.suffix not in (".yaml", ".yml"):
         raise ValueError(f"{path.name}: a rubric file must be .json, .yaml or .yml; rename it")
@@ -205,7 +223,7 @@ def _parsed(path: Path) -> Any:
         raise ImportError("a YAML rubric needs PyYAML: pip install pyyaml; or write it as JSON") from error
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from error
 
 
@@ -218,7 +236,7 @@ def _scorer(values: Any) -> Part | None:
     module, _, attribute = str(name).rpartition(".")
     try:
         found = getattr(importlib.import_module(module or "reward_funcs"), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # the last two for ".a" and for ""
         raise ValueError(f"scorer={name!r:.80} cannot be found: {error}; name a reward, or module.reward") from error
     scorer: Part = found
     return scorer

@@ -10,7 +10,7 @@ A judge that fails says so: no score, and a cause that is counted. [`check_judge
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from reward_funcs._judge_base import Judge as Judge
 from reward_funcs._judge_base import Reply as Reply
 from reward_funcs._judge_base import Request as Request
 from reward_funcs._judge_base import Verdict as Verdict
-from reward_funcs._judge_base import check_votes
+from reward_funcs._judge_base import check_votes, reply_tokens, without_userinfo
 from reward_funcs._judge_cache import ReplyCache, request_key
+from reward_funcs._judge_callable import CallableJudge as CallableJudge
 from reward_funcs._judge_checks import InjectionReport as InjectionReport
 from reward_funcs._judge_checks import JudgeReport as JudgeReport
 from reward_funcs._judge_checks import check_injections as check_injections
@@ -28,76 +29,8 @@ from reward_funcs._judge_checks import check_judge as check_judge
 from reward_funcs._judge_http import Endpoint, ask_all, run_in_thread
 from reward_funcs._judge_local import LocalJudge as LocalJudge
 from reward_funcs._judge_prompt import JudgeTask as JudgeTask
-from reward_funcs._judge_prompt import Message
 from reward_funcs._judge_prompt import Pair as Pair
-from reward_funcs._parts import check_part, part_name
-from reward_funcs._settings import check_flag, check_name, check_setting
-
-
-class CallableJudge(Judge):
-    """A judge around a function that answers a conversation.
-
-    The function may raise `TimeoutError` or `ConnectionError` and return `None`: no score then, with the cause
-    `timeout`, `connection` or `refused`. Whatever else it raises is a bug and stops the training.
-
-    Args:
-        function (`Callable`): from a list of messages `{"role", "content"}` to a text; with `batched`, from a list of
-            such lists to a list of texts. A module-level function, so that the judge can be pickled.
-        batched (`bool`, *optional*, defaults to `False`): whether the function takes all conversations at once.
-        **settings: those of [`Judge`].
-
-    Raises:
-        ValueError: For a class, a coroutine, or what cannot be called.
-
-    Example:
-
-    ```python
-    >>> from reward_funcs.rubric import Criterion
-    >>> def lenient(messages):
-    ...     return '{"1": {"reason": "why not", "score": 5}}'
-    >>> task = JudgeTask("It is 4.", (Criterion("correctness", "The answer is correct."),), prompt="2 + 2?")
-    >>> CallableJudge(lenient).score([task])
-    [Verdict(scores={'correctness': 5.0}, reasons={'correctness': 'why not'}, cause='')]
-
-    ```
-    """
-
-    def __init__(self, function: Callable[..., Any], *, batched: bool = False, **settings: Any) -> None:
-        super().__init__(**settings)
-        check_part(function, type(self).__name__)
-        self.function = function
-        self.batched = check_flag("batched", batched)
-
-    def replies(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
-        """What the function says to each request."""
-        conversations = [request.messages for request in requests]
-        if not self.batched:
-            return [self._replies_to([messages], self._each)[0] for messages in conversations]
-        return self._replies_to(conversations, self.function)
-
-    def _each(self, conversations: Sequence[list[Message]]) -> list[Any]:
-        return [self.function(messages) for messages in conversations]
-
-    def _replies_to(self, conversations: list[list[Message]], function: Callable[..., Any]) -> list[Reply]:
-        try:
-            texts = function(conversations)
-        except TimeoutError as error:
-            return [Reply(None, "timeout", str(error))] * len(conversations)
-        except ConnectionError as error:
-            return [Reply(None, "connection", str(error))] * len(conversations)
-        name = part_name(self.function)
-        if isinstance(texts, (str, Mapping)) or not isinstance(texts, Iterable):
-            raise ValueError(f"the judge's function {name} returned {texts!r:.60}; with batched=True it must be a list")
-        texts = list(texts)
-        if len(texts) != len(conversations):
-            raise ValueError(
-                f"the judge's function {name} returned {len(texts)} texts for {len(conversations)} conversations; it "
-                "must return one for each"
-            )
-        wrong = next((text for text in texts if text is not None and not isinstance(text, str)), None)
-        if wrong is not None:
-            raise ValueError(f"the judge's function {name} returned {wrong!r:.60}; it must return a text or None")
-        return [Reply(None, "refused", "the function returned None") if text is None else Reply(text) for text in texts]
+from reward_funcs._settings import check_name, check_setting
 
 
 class HTTPJudge(Judge):
@@ -113,7 +46,8 @@ class HTTPJudge(Judge):
         model (`str`): name of the model in the requests.
         api_key_env (`str`, *optional*): environment variable that holds the key; it is read when requests are made.
         temperature (`float`, *optional*, defaults to 0.0): above 0 for several votes.
-        max_tokens (`int`, *optional*, defaults to 1024): length of a reply.
+        max_tokens (`int`, *optional*): length of a reply; by default 1024, and more for more than four criteria
+            (512 + 128 for each), unless `parameters` holds `max_completion_tokens`.
         parameters (`Mapping`, *optional*): further parameters of the request, such as `{"top_p": 0.9}`, those that only
             some servers know included.
         max_concurrency (`int`, *optional*, defaults to 64): requests under way at once, in each process.
@@ -126,7 +60,7 @@ class HTTPJudge(Judge):
             `budget`); requests under way are finished, so up to `max_concurrency` answers may come on top. Each
             process counts its own.
         cache (`str | Path`, *optional*): an SQLite file that keeps the replies that could be used, by the sha256 of
-            model, messages, parameters and vote; several processes of one machine may share it.
+            address, model, texts, parameters and vote; several processes of one machine may share it.
         **settings: those of [`Judge`].
 
     Raises:
@@ -153,7 +87,7 @@ class HTTPJudge(Judge):
         *,
         api_key_env: str | None = None,
         temperature: float = 0.0,
-        max_tokens: int = 1024,
+        max_tokens: int | None = None,
         parameters: Mapping[str, Any] | None = None,
         max_concurrency: int = 64,
         timeout: float = 60.0,
@@ -170,18 +104,18 @@ class HTTPJudge(Judge):
                 f"base_url={base_url!r:.80}: it must begin with http:// or https://; write it as "
                 "http://localhost:8000/v1"
             )
-        self.base_url = base_url.rstrip("/")
+        self.base_url = _checked_address(base_url)
         self.model = check_name("model", model)
         self.api_key_env = None if api_key_env is None else check_name("api_key_env", api_key_env)
-        self.parameters = {
-            "temperature": check_setting("temperature", temperature, 0),
-            "max_tokens": check_setting("max_tokens", max_tokens, 1, whole=True),
-            **(parameters or {}),
-        }
-        taken = sorted({"messages", "model", "n", "stream"} & self.parameters.keys())
-        if taken:
-            raise ValueError(f"parameters names {', '.join(taken)}, which the judge sets itself; leave that out")
+        own = {} if max_tokens is None else {"max_tokens": check_setting("max_tokens", max_tokens, 1, whole=True)}
+        given = _checked_parameters(parameters)
+        self.parameters = {"temperature": check_setting("temperature", temperature, 0), **own, **given}
         check_votes(self.votes, self.parameters["temperature"])
+        if self.votes > 1 and self.parameters.get("seed") is not None:
+            raise ValueError(
+                f"parameters holds seed={self.parameters['seed']!r:.40}, with which votes={self.votes} would all be "
+                "alike; leave the seed out, or set votes=1"
+            )
         self.max_concurrency = check_setting("max_concurrency", max_concurrency, 1, whole=True)
         self.timeout = _seconds("timeout", timeout)
         self.batch_timeout = _seconds("batch_timeout", batch_timeout)
@@ -204,8 +138,14 @@ class HTTPJudge(Judge):
             token_budget=self.token_budget,
             counts=self.counts,
         )
-        conversations = [request.messages for request in requests]
+        conversations = [(request.messages, self._length(request)) for request in requests]
         return run_in_thread(lambda: ask_all(endpoint, conversations, deadline))
+
+    def _length(self, request: Request) -> dict[str, int]:
+        """The limit of the reply's length, where none is set."""
+        if {"max_tokens", "max_completion_tokens"} & self.parameters.keys():
+            return {}
+        return {"max_tokens": reply_tokens(1024, request.num_scores)}
 
     def _deadline(self) -> float:
         return time.monotonic() + self.batch_timeout
@@ -222,7 +162,39 @@ class HTTPJudge(Judge):
             self.cache.put({self._key(request): text for request, text in replies.values()})
 
     def _key(self, request: Request) -> str:
-        return request_key(self.model, request.asked, self.parameters, request.vote)
+        parameters = {**self.parameters, **self._length(request)}
+        return request_key(self.base_url.rpartition("@")[2], self.model, request.asked, parameters, request.vote)
+
+
+def _checked_address(base_url: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(base_url)
+        is_whole = bool(parts.hostname) and (parts.port is None or parts.port > 0) and base_url.isprintable()
+    except ValueError:  # brackets that do not close, a port that is no number
+        is_whole = False
+    if not is_whole or " " in base_url:
+        raise ValueError(
+            f"base_url={without_userinfo(repr(base_url)):.80}: it must hold a host and perhaps a port; write it as "
+            "http://localhost:8000/v1"
+        )
+    return base_url.rstrip("/")
+
+
+def _checked_parameters(parameters: Any) -> dict[str, Any]:
+    given = {} if parameters is None else parameters
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"parameters={given!r:.60}: it must be a mapping such as {{'top_p': 0.9}}; leave it out for none"
+        )
+    extra = given.get("extra_body") or {}
+    if not isinstance(extra, Mapping):
+        raise ValueError(f"parameters holds extra_body={extra!r:.60}, which must be a mapping; leave it out for none")
+    taken = sorted({"messages", "model", "n", "stream"} & {*given, *extra})
+    if taken:
+        raise ValueError(f"parameters names {', '.join(taken)}, which the judge sets itself; leave that out")
+    return dict(given)
 
 
 def _seconds(name: str, value: Any) -> float:

@@ -55,6 +55,18 @@ _DOUBT, _SHORT_DOUBT = 0.05, 0.1
 # names, headings in another script, and identifiers in formulas and code, as a share of the words of the language; so
 # many identifiers are let pass of a short text, too
 _TOLERATED, _FEW_HIDDEN = 0.2, 3
+# What a sentence in one language does not hold, and what it hardly does without, by letters and by the words that bind
+# sentences: where the likeliest language is another one by a little, these decide.
+_AGAINST = {
+    "ru": re.compile("[іїєґўј]"),
+    "uk": re.compile("[ыэёъўј]"),
+    "bg": re.compile("[ыэёіїєґўј]|ь(?!о)"),
+    "sr": re.compile("[йщъыьэюяёіїєґў]"),
+}
+_NEEDED = {
+    "uk": re.compile("[іїєґ]"),
+    "hi": re.compile(" (?:है|हैं|हूँ|हूं|था|थी|थे|का|की|के|को|में|से|ने|और|नहीं|भी|लिए) "),
+}
 _PHRASES = re.compile(f"{LATIN_WORD}(?:[ '’-]{LATIN_WORD})*")
 _Rank = Callable[[str], list[tuple[str, float]]]
 
@@ -182,14 +194,24 @@ def _num_identified(units: Iterable[list[str]], language: str, rank: _Rank) -> C
     own = foreign = 0.0
     for unit in units:
         # full-width and mathematical letters are read as what they look like
-        ranking = rank(unicodedata.normalize("NFKC", " ".join(unit)))
+        sentence = unicodedata.normalize("NFKC", " ".join(unit))
+        ranking = rank(sentence)
         best = ranking[0][1]
         doubt = _DOUBT if len(unit) >= 8 else _SHORT_DOUBT
-        if dict(ranking)[language] >= best - doubt * abs(best):
+        near = dict(ranking)[language] >= best - doubt * abs(best)
+        if ranking[0][0] == language or (near and _can_be(sentence.lower(), language)):
             own += num_words(unit)
         else:
             foreign += num_words(unit)
     return Count(own, foreign)
+
+
+def _can_be(sentence: str, language: str) -> bool:
+    """Whether nothing in the sentence speaks against a language that is not the likeliest one."""
+    against, needed = _AGAINST.get(language), _NEEDED.get(language)
+    if against is not None and against.search(sentence) is not None:
+        return False
+    return needed is None or needed.search(f" {sentence} ") is not None
 
 
 def word_count(text: str, language: str = "en", *, candidates: Sequence[str] | None = None) -> Count:

@@ -15,6 +15,7 @@ As part of a composition the criteria are logged under its name; the two JSON co
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import warnings
@@ -24,15 +25,19 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from reward_funcs._judge_base import Judge, Verdict
+from reward_funcs._judge_callable import as_judge as as_judge
+from reward_funcs._judge_clean import encodable
 from reward_funcs._judge_prompt import OVERALL, OVERALL_SCORE, JudgeTask, prompt_text
+from reward_funcs._judge_report import CHECKED_ROWS, check_rows
 from reward_funcs._parts import checked_grades, function_rewards
 from reward_funcs._rubric_criterion import RESERVED, in_order
 from reward_funcs._rubric_criterion import Criterion as Criterion
-from reward_funcs._rubric_rows import by_category, preset_path, row_criteria, settings_from
+from reward_funcs._rubric_rows import RAR_WEIGHTS, by_category, preset_path, row_criteria, settings_from
 from reward_funcs._rubric_rows import preset_names as preset_names
-from reward_funcs._settings import check_name, check_setting
-from reward_funcs.base import NOT_ASKED, Batch, Grade, Reward
+from reward_funcs._settings import check_flag, check_name, check_setting
+from reward_funcs.base import NOT_ASKED, Batch, Grade, Reward, plain
 from reward_funcs.compose import Composition, MissingRule, _Judged, _log_parts
+from reward_funcs.extract import THINK_CLOSE
 
 Aggregation = Literal["weighted_sum", "product", "holistic"]
 AGGREGATIONS = ("weighted_sum", "product", "holistic")
@@ -73,18 +78,24 @@ class Rubric(Composition):
         aggregation (`str`, *optional*, defaults to `"weighted_sum"`): one of those above.
         none (`str`, *optional*, defaults to `"propagate"`): `"propagate"` or `"skip"`, for what cannot be judged.
         rubric_column (`str`, *optional*): column with further criteria for each row: a list of mappings, or JSON of
-            one, with the fields of [`Criterion`], of RaR or of HealthBench. A row that holds no criteria is not judged
-            (`bad_rubric`).
+            one, with the fields of [`Criterion`], of RaR or of HealthBench. A row that holds none, or faults alone, is
+            judged by the criteria of the rubric, where these can earn points; else it is not judged (`bad_rubric`),
+            nor is one whose criteria cannot be read.
         reference_column (`str`, *optional*): column of right answers that the judge gets to see.
         category_weights (`Mapping[str, float]`, *optional*): factors for the weights of the criteria of a category;
             rows in the form of RaR have those of the paper (Essential 1.0, Important 0.7, Optional 0.3, Pitfall 0.9) in
             place of their numbers, unless it is given; `{}` keeps the numbers.
         guidance (`str`, *optional*): for the judge, how to weigh the criteria.
+        think_prefilled (`bool`, *optional*, defaults to `False`): whether the chat template opens the think block, so
+            that a completion without `</think>` is all thought, of which the judge sees nothing.
+        check_at_start (`bool`, *optional*, defaults to `False`): before the first rewards, have answers from the
+            `reference_column`, where there is one, and empty completions judged for up to four rows: the first must
+            earn at least 0.9, the second at most 0.1. For references that deserve full marks.
         name (`str`, *optional*): name in TRL's logs.
 
     Raises:
         ValueError: For criteria or settings that make no sense. When called: for a scorer that returns what is outside
-            the scale of its criterion, and for a missing column.
+            the scale of its criterion, for a missing column, and for a judge that fails the check at the start.
 
     Source: lecture "Deep Reinforcement Learning", rubric-based rewards (reward = points / total points). Weights,
     faults and the two other aggregations come from RaR (arXiv 2507.17746) and HealthBench (arXiv 2505.08775); their
@@ -120,6 +131,8 @@ class Rubric(Composition):
         reference_column: str | None = None,
         category_weights: Mapping[str, float] | None = None,
         guidance: str = "",
+        think_prefilled: bool = False,
+        check_at_start: bool = False,
         name: str | None = None,
     ) -> None:
         for argument, value, allowed in (
@@ -138,6 +151,9 @@ class Rubric(Composition):
         if not isinstance(guidance, str):
             raise ValueError(f"guidance={guidance!r:.60}: it must be a text; leave it out for none")
         self.guidance = guidance
+        self.think_prefilled = check_flag("think_prefilled", think_prefilled)
+        self.check_at_start = check_flag("check_at_start", check_at_start)
+        self._has_started = False
         self.judge = as_judge(judge)
         self._check()
 
@@ -177,7 +193,6 @@ class Rubric(Composition):
         Raises:
             ValueError: For a file that cannot be read or holds no rubric; the message says why.
         """
-        import difflib
         import inspect
 
         given = settings_from(path)
@@ -189,15 +204,29 @@ class Rubric(Composition):
                 raise ValueError(f"{Path(path).name}: a rubric has no setting {key!r}; {hint}")
         return cls(**{**given, **settings})
 
-    def _check(self) -> None:
-        """Refuse what only shows in the criteria together."""
-        counted = Counter(one.name for one in self.criteria)
-        double = [name for name, count in counted.items() if count > 1]
+    def _check_names(self) -> None:
+        """Refuse names of criteria, and of categories, that do not go together."""
+        names = [one.name for one in self.criteria]
+        double = [name for name, count in Counter(names).items() if count > 1]
         if double:
             raise ValueError(f"two criteria are called {double[0]!r}; give each a name of its own")
-        taken = [name for name in counted if name in RESERVED]
-        if taken:
-            raise ValueError(f"a criterion cannot be called {taken[0]!r}, which the logs use; give it another name")
+        for name in names:
+            owner, _, column = name.rpartition("/")
+            clash = owner in names and column in ("reason", "answer")
+            if name in RESERVED or clash or any(name.startswith(f"{one}/none/") for one in names):
+                raise ValueError(f"a criterion cannot be called {name!r}, which the logs use; give it another name")
+        present = {one.category for one in self.criteria if one.category is not None}
+        # which categories rows have is known for RaR alone
+        known = sorted({*present, *(() if self.rubric_column is None else RAR_WEIGHTS)})
+        for category in self.category_weights or ():
+            close = difflib.get_close_matches(category, known, n=1)
+            if category not in known and (self.rubric_column is None or close):
+                hint = f"did you mean {close[0]!r}?" if close else f"the categories are {', '.join(known) or 'none'}"
+                raise ValueError(f"category_weights names {category!r:.60}, which no criterion has; {hint}")
+
+    def _check(self) -> None:
+        """Refuse what only shows in the criteria together."""
+        self._check_names()
         if not self.criteria and self.rubric_column is None:
             raise ValueError("the rubric has no criteria; give it some, or a rubric_column that holds those of a row")
         ruled = [one.name for one in self.criteria if one.scorer is not None]
@@ -206,7 +235,7 @@ class Rubric(Composition):
                 f"aggregation='holistic' lets the judge score the whole rubric, and criterion {ruled[0]!r} has a "
                 "scorer; leave the scorer out, or add that reward with Sum or Gate"
             )
-        positive = any(one.weight > 0 and one.max_score > 0 for one in self.criteria)
+        positive = _can_earn(self.criteria)
         counts = any(one.weight > 0 for one in self.criteria)
         if self.rubric_column is None and not (positive or (counts and self.aggregation == "product")):
             raise ValueError(
@@ -219,14 +248,18 @@ class Rubric(Composition):
 
     def rewards(self, batch: Batch) -> list[float | None]:
         """Grade a batch, report on the rubric and on each criterion, and return the rewards."""
-        before = Counter() if self.judge is None else self.judge.counts.copy()
-        rows = self._rows(batch, self.__name__)
+        counted: Counter[str] = Counter()
+        if self.judge is None:
+            rows = self._rows(batch, self.__name__)
+        else:
+            with self.judge.counting() as counted:
+                rows = self._rows(batch, self.__name__)
         judged = self._judged_rows(rows)
         _log_parts(batch, self.__name__, judged)
         batch.log_extra(f"{self.__name__}/scores", [_as_json(_scores(row)) for row in rows])
         batch.log_extra(f"{self.__name__}/reasons", [_as_json(row.reasons if row else {}) for row in rows])
-        for count, value in sorted((self.judge.counts if self.judge else before).items()):
-            batch.log_metric(f"{self.__name__}/judge/{count}", float(value - before[count]))
+        for count in sorted(self.judge.counts if self.judge else ()):
+            batch.log_metric(f"{self.__name__}/judge/{count}", float(counted[count]))
         return self._reported(batch, judged.grades)
 
     def close(self) -> None:
@@ -250,6 +283,8 @@ class Rubric(Composition):
     def _rows(self, batch: Batch, path: str) -> list[_Row | None]:
         """What is known of each completion when all scorers and the judge were asked; `None` for a bad rubric."""
         rows = self._open_rows(batch)
+        if self.check_at_start and not self._has_started:
+            self._start(batch, [index for index, row in enumerate(rows) if row is not None])
         for one in self.criteria:
             if one.scorer is not None:
                 for row, grade in zip(rows, _scored(one, batch, f"{path}/{one.name}"), strict=True):
@@ -259,14 +294,24 @@ class Rubric(Composition):
             self._ask(self.judge, batch, rows)
         return rows
 
+    def _start(self, batch: Batch, rows: Sequence[int]) -> None:
+        """Check the judge on some rows of the first batch."""
+        self._has_started = True  # what is asked for the check is asked of this rubric
+        try:
+            check_rows(self, batch, rows[:CHECKED_ROWS], self._references(batch))
+        except ValueError:
+            self._has_started = False
+            raise
+
     def _open_rows(self, batch: Batch) -> list[_Row | None]:
         if self.rubric_column is None:
             return [_Row(self.criteria, {}, {}) for _ in range(len(batch))]
         values = batch.column(self.rubric_column, needed_by=self.__name__, argument="rubric_column")
-        known: dict[str, tuple[Criterion, ...] | None] = {}
+        known: dict[Any, tuple[Criterion, ...] | None] = {}
         rows: list[_Row | None] = []
         for value in values:
-            key = value if isinstance(value, str) else repr(value)
+            value = plain(value)
+            key = value if isinstance(value, str) else ("no text", repr(value))
             if key not in known:
                 known[key] = self._criteria_of(value)
             criteria = known[key]
@@ -275,8 +320,10 @@ class Rubric(Composition):
 
     def _criteria_of(self, value: Any) -> tuple[Criterion, ...] | None:
         """The criteria of a row together with those of the rubric, `None` where it has none that can be read."""
+        taken = {one.name for one in self.criteria}
         try:
-            return (*self.criteria, *row_criteria(value, self.category_weights, {one.name for one in self.criteria}))
+            alone = not _can_earn(self.criteria)
+            return (*self.criteria, *row_criteria(value, self.category_weights, taken, alone=alone))
         except ValueError as error:
             if not getattr(self, "_warned_of_rows", False):
                 self._warned_of_rows = True
@@ -297,7 +344,7 @@ class Rubric(Composition):
             criteria = in_order(tuple(one for one in row.criteria if one.scorer is None))
             if criteria:
                 tasks[index] = JudgeTask(
-                    batch.texts[index],
+                    self._visible(batch.texts[index]),
                     criteria,
                     "" if prompts is None else prompt_text(prompts[index]),
                     references[index],
@@ -309,6 +356,9 @@ class Rubric(Composition):
             assert row is not None
             row.grades.update({one.name: _grade_of(verdict, one.name) for one in task.scored()})
             row.reasons.update(verdict.reasons)
+
+    def _visible(self, text: str) -> str:
+        return "" if self.think_prefilled and THINK_CLOSE not in text else text
 
     def _references(self, batch: Batch) -> list[str | None]:
         if self.reference_column is None:
@@ -356,6 +406,10 @@ def _product(known: Sequence[tuple[Criterion, float]]) -> float | None:
     return math.prod(shares) if shares else None
 
 
+def _can_earn(criteria: Iterable[Criterion]) -> bool:
+    return any(one.weight > 0 and one.max_score > 0 for one in criteria)
+
+
 def _failed(row: _Row) -> bool:
     """Whether a required criterion is known to be at its lowest score."""
     return any(
@@ -397,7 +451,7 @@ def _scores(row: _Row | None) -> dict[str, float | None]:
 
 
 def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return encodable(json.dumps(value, ensure_ascii=False, sort_keys=True, default=str))
 
 
 def _listed(criteria: Any) -> tuple[Criterion, ...]:
@@ -422,21 +476,3 @@ def _checked_weights(weights: Any) -> dict[str, float] | None:
         check_name("category_weights", name): check_setting(f"category_weights[{name!r:.40}]", weight, 0)
         for name, weight in weights.items()
     }
-
-
-def as_judge(judge: Any) -> Judge | None:
-    """The judge, or one around a function.
-
-    Raises:
-        ValueError: For what is neither.
-    """
-    if judge is None or isinstance(judge, Judge):
-        return judge
-    if not callable(judge):
-        raise ValueError(
-            f"judge={judge!r:.60}: it must be a judge such as HTTPJudge(base_url, model), or a function from messages "
-            "to a text"
-        )
-    from reward_funcs.judge import CallableJudge  # it is built on what this module shows
-
-    return CallableJudge(judge)

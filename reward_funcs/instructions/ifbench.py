@@ -210,7 +210,7 @@ def alphabet(response: Response) -> bool:
 @kind("words:vowel")
 def vowels(response: Response) -> bool:
     """One paragraph with at most three of the vowels a, e, i, o, u."""
-    return "\n" not in response.stripped and len(set("aeiou") & set(response.lower)) <= 3
+    return bool(response.plain_words) and "\n" not in response.stripped and len(set("aeiou") & set(response.lower)) <= 3
 
 
 @kind("words:consonants")
@@ -240,7 +240,7 @@ def _is_prime(number: int) -> bool:
 @kind("words:repeats", small_n=count)
 def repeats(response: Response, small_n: int) -> bool:
     """No word occurs more often than that."""
-    return max(Counter(response.plain_words).values(), default=0) <= small_n
+    return 0 < max(Counter(response.plain_words).values(), default=0) <= small_n
 
 
 @kind("words:last_first")
@@ -261,7 +261,8 @@ def paragraph_last_first(response: Response) -> bool:
 @kind("words:no_consecutive")
 def no_consecutive(response: Response) -> bool:
     """No two words in a row begin with the same letter."""
-    return all(one[0] != other[0] for one, other in pairwise(response.plain_words))
+    words = response.plain_words
+    return bool(words) and all(one[0] != other[0] for one, other in pairwise(words))
 
 
 @kind("words:words_position", keyword=text)
@@ -456,7 +457,12 @@ def repeat_simple(response: Response) -> bool:
     return response.stripped.lower() == REPEATED.lower()
 
 
-@kind("repeat:repeat_span", prompt_to_repeat=text, n_start=count, n_end=count)
+def _holds_span(prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
+    """Whether there are words between the indices, the last one included."""
+    return bool(prompt_to_repeat.split()[n_start : n_end + 1])
+
+
+@kind("repeat:repeat_span", fit=_holds_span, prompt_to_repeat=text, n_start=count, n_end=count)
 def repeat_span(response: Response, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
     """The response is the request's words from one index to the other, both included, whatever the case."""
     return response.stripped.lower() == " ".join(prompt_to_repeat.split()[n_start : n_end + 1]).lower()

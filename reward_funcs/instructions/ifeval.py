@@ -168,9 +168,9 @@ def postscript(response: Response, postscript_marker: str) -> bool:
 
 @kind("detectable_format:number_bullet_lists", num_bullets=count)
 def number_bullet_lists(response: Response, num_bullets: int) -> bool:
-    """Exactly so many lines that begin with `-`, or with one `*` and no second behind it."""
+    """Exactly so many lines that begin with `-`, or with one `*` and something else behind it."""
     lines = [line.lstrip() for line in response.lines]
-    return sum(line[0] == "-" or (line[0] == "*" and line[1:2] != "*") for line in lines) == num_bullets
+    return sum(line[0] == "-" or (line[0] == "*" and line[1:2] not in ("", "*")) for line in lines) == num_bullets
 
 
 @kind("detectable_format:constrained_response")

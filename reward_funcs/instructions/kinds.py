@@ -24,30 +24,37 @@ class Kind(NamedTuple):
     Args:
         check (`Callable`): whether a response follows it: `check(response, **arguments)`.
         readers (`Mapping[str, Callable]`): the arguments by name, each with what reads its value from the gold.
+        fit (`Callable`, *optional*): whether the arguments make sense together: `fit(**arguments)`.
     """
 
     check: Callable[..., bool]
     readers: Mapping[str, Reader]
+    fit: Callable[..., bool] | None = None
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of the check; what a gold holds beyond them is left alone.
 
         Raises:
-            BadConstraint: For an argument that is missing or wrong.
+            BadConstraint: For an argument that is missing or wrong, and for arguments that no response can follow.
         """
-        return {name: reader(given.get(name)) for name, reader in self.readers.items()}
+        found = {name: reader(given.get(name)) for name, reader in self.readers.items()}
+        if self.fit is not None and not self.fit(**found):
+            raise BadConstraint(f"no response can follow {found!r:.120}")
+        return found
 
 
 KINDS: dict[str, Kind] = {}
 
 
-def kind(*names: str, **readers: Reader) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
+def kind(
+    *names: str, fit: Callable[..., bool] | None = None, **readers: Reader
+) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
     """A decorator that enters a checker under the names of a constraint."""
 
     def enter(check: Callable[..., bool]) -> Callable[..., bool]:
         for name in names:
             assert name not in KINDS, name
-            KINDS[name] = Kind(check, readers)
+            KINDS[name] = Kind(check, readers, fit)
         return check
 
     return enter

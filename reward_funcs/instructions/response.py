@@ -14,6 +14,9 @@ import string
 from collections.abc import Iterator
 from functools import cached_property
 
+from reward_funcs._prose import INVISIBLE
+
+_BLANK = "\u2800"  # the pattern of Braille without a dot
 PUNCTUATION = string.punctuation  # that of ASCII, as everywhere in the public checkers
 _WITHOUT_PUNCTUATION = str.maketrans("", "", PUNCTUATION)
 _WORD = re.compile(r"\w+")
@@ -284,6 +287,11 @@ class Response:
     def stripped(self) -> str:
         """The text without white space at its ends."""
         return self.text.strip()
+
+    @cached_property
+    def is_visible(self) -> bool:
+        """Whether a character of it shows something: spaces, controls and zero-width characters do not."""
+        return any(one.isprintable() and not one.isspace() and one != _BLANK for one in INVISIBLE.sub("", self.text))
 
     @cached_property
     def lower(self) -> str:

@@ -136,7 +136,7 @@ class InstructionReward(Reward):
         if found is None or fault is not None:
             return fault or Grade(None, "bad_gold"), ()
         responses = [Response(text)] if self.mode == "strict" else [Response(one) for one in _variants(text)]
-        responses = [response for response in responses if response.stripped]
+        responses = [response for response in responses if response.is_visible]
         verdicts = tuple((constraint.name, _is_followed(constraint, responses)) for constraint in found)
         judged = [verdict for _, verdict in verdicts if verdict is not None]
         share = sum(judged) / len(judged)

@@ -50,7 +50,12 @@ def copying_multiple(response: Response, prompt_to_repeat: str, N: int) -> bool:
     return len(parts) == N and all(part.strip() == prompt_to_repeat.lower() for part in parts)
 
 
-@kind("new:copy_span_idx", prompt_to_repeat=whole_text, n_start=count, n_end=count)
+def _holds_span(prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
+    """Whether there is something between the indices, the last one included."""
+    return bool(prompt_to_repeat[n_start : n_end + 1].strip())
+
+
+@kind("new:copy_span_idx", fit=_holds_span, prompt_to_repeat=whole_text, n_start=count, n_end=count)
 def copy_span(response: Response, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
     """The response is the request's characters from one index to the other, whatever the case."""
     spans = (prompt_to_repeat[n_start:end].strip().lower() for end in (n_end, n_end + 1))

@@ -220,3 +220,11 @@ def test_ifbench_cases_cover_all_constraints_with_both_verdicts() -> None:
 
 def test_ifbench_constraints_that_need_a_tagger_or_a_dictionary_are_unknown() -> None:
     assert not {"words:start_verb", "words:odd_even_syllables"} & set(CONSTRAINTS)
+
+
+@pytest.mark.parametrize("name", ["words:no_consecutive", "words:repeats", "words:vowel"])
+@pytest.mark.parametrize("text", ["...", "!!!", "- *"])
+def test_rule_over_all_words_is_not_followed_without_a_word(name: str, text: str) -> None:
+    kind = KINDS[name]
+    arguments = {"small_n": 3} if kind.readers else {}
+    assert not kind.check(Response(text), **arguments) and kind.check(Response("Up."), **arguments)

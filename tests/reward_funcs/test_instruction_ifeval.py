@@ -180,3 +180,24 @@ def test_ifeval_threshold_is_reached_at_exactly_n(name: str, unit: str, argument
 )
 def test_ifeval_exact_number_is_neither_less_nor_more(name: str, unit: str, argument: str) -> None:
     assert [follows(name, unit * number, {argument: 20}) for number in (19, 20, 21)] == [False, True, False]
+
+
+SIBLINGS = {
+    "ru": ["Сегодня очень хороший день, и я счастлив.", "Завтра утром мы поедем к бабушке на море."],
+    "uk": ["Сьогодні дуже гарний день, і я щасливий.", "Завтра вранці ми поїдемо до бабусі на море."],
+    "bg": ["Днес е много хубав ден и аз съм щастлив.", "Утре сутринта ще отидем при баба на морето."],
+    "hi": ["यह एक बहुत अच्छा दिन है और मैं खुश हूँ।"],
+    "mr": ["हा एक खूप चांगला दिवस आहे आणि मी आनंदी आहे."],
+    "ne": [
+        "यो एक धेरै राम्रो दिन हो र म खुसी छु।",
+        "आजको दिन धेरै राम्रो छ र म खुसी छु। हामी पार्क गयौं जहाँ हामीले हाम्रा पुराना साथीहरूलाई भेट्यौं। त्यसपछि हामीले किताब र "
+        "संगीतको बारेमा धेरै बेर कुरा गर्यौं र बेलुका घर फर्कियौं।",
+    ],
+}
+
+
+@pytest.mark.parametrize("code", SIBLINGS)
+def test_single_sentence_is_in_its_language_and_no_sibling(code: str) -> None:
+    group = ("ru", "uk", "bg") if code in ("ru", "uk", "bg") else ("hi", "mr", "ne")
+    for text in SIBLINGS[code]:
+        assert [other for other in group if ifeval.is_in_language(text, other)] == [code], text

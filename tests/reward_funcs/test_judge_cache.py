@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import Any
 import pytest
 
 from reward_funcs._judge_cache import ReplyCache, request_key
+from reward_funcs.judge import HTTPJudge, JudgeTask
+from reward_funcs.rubric import Criterion
 
 MESSAGES = [{"role": "user", "content": "2+2?"}]
 WRITER = """
@@ -24,18 +28,19 @@ for n in range(60):
 
 def test_key_tells_apart_all_that_a_reply_depends_on() -> None:
     asked: list[Any] = [
-        ("m", MESSAGES, {"temperature": 0.0}, 0),
-        ("n", MESSAGES, {"temperature": 0.0}, 0),
-        ("m", [{"role": "system", "content": "2+2?"}], {"temperature": 0.0}, 0),
-        ("m", [{"role": "user", "content": "2+2? "}], {"temperature": 0.0}, 0),
-        ("m", [*MESSAGES, *MESSAGES], {"temperature": 0.0}, 0),
-        ("m", MESSAGES, {"temperature": 0.5}, 0),
-        ("m", MESSAGES, {"temperature": 0.0}, 1),
+        ("u", "m", MESSAGES, {"temperature": 0.0}, 0),
+        ("v", "m", MESSAGES, {"temperature": 0.0}, 0),
+        ("u", "n", MESSAGES, {"temperature": 0.0}, 0),
+        ("u", "m", [{"role": "system", "content": "2+2?"}], {"temperature": 0.0}, 0),
+        ("u", "m", [{"role": "user", "content": "2+2? "}], {"temperature": 0.0}, 0),
+        ("u", "m", [*MESSAGES, *MESSAGES], {"temperature": 0.0}, 0),
+        ("u", "m", MESSAGES, {"temperature": 0.5}, 0),
+        ("u", "m", MESSAGES, {"temperature": 0.0}, 1),
     ]
     keys = [request_key(*one) for one in asked]
     assert len(set(keys)) == len(asked) and all(len(key) == 64 for key in keys)
-    assert request_key("m", MESSAGES, {"a": 1, "b": 2}, 0) == request_key("m", MESSAGES, {"b": 2, "a": 1}, 0)
-    assert request_key("m", [{"role": "user", "content": "\ud800"}], {}, 0) != keys[0]
+    assert request_key("u", "m", MESSAGES, {"a": 1, "b": 2}, 0) == request_key("u", "m", MESSAGES, {"b": 2, "a": 1}, 0)
+    assert request_key("u", "m", [{"role": "user", "content": "\ud800"}], {}, 0) != keys[0]
 
 
 def test_replies_are_found_again_by_their_keys(tmp_path: Path) -> None:
@@ -72,6 +77,37 @@ def test_file_that_is_no_cache_is_warned_of_and_left_alone(tmp_path: Path) -> No
         with pytest.warns(UserWarning, match=r"the judge's cache notes\.txt cannot be used \(file is not a database\)"):
             action()
     assert path.read_text() == "something else " * 100
+
+
+def test_what_is_no_text_is_no_reply(tmp_path: Path) -> None:
+    cache = ReplyCache(tmp_path / "judge.sqlite")
+    cache.put({"1": "r", "2": "half \ud83d"})
+    with contextlib.closing(sqlite3.connect(cache.path)) as connection, connection:
+        connection.execute("UPDATE replies SET reply = ? WHERE key = '1'", (b"\xff\x00",))
+    assert cache.get(["1", "2"]) == {"2": "half \ufffd"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            ("Y\n<<FENCE END>>\n\n<<FENCE RESPONSE>>\nZ", "P", None),
+            ("Z", "P\n<<FENCE END>>\n\n<<FENCE RESPONSE>>\nY", None),
+        ),
+        (("Z", "P\n<<FENCE END>>\n\n<<FENCE REFERENCE ANSWER>>\n4", None), ("Z", "P", "4")),
+        (("Z", "P", ""), ("Z", "P", None)),
+    ],
+)
+def test_texts_that_look_like_others_have_keys_of_their_own(one: Any, other: Any) -> None:
+    judge = HTTPJudge("http://localhost:1/v1", "m")
+    criteria = (Criterion("a", "b"),)
+
+    def key(text: str, prompt: str, reference: str | None, judge: HTTPJudge = judge) -> str:
+        (request,) = judge._requests(judge._score_question(JudgeTask(text, criteria, prompt, reference)))
+        return judge._key(request)
+
+    assert key(*one) == key(*one) != key(*other)
+    assert key(*one) != key(*one, HTTPJudge("http://localhost:2/v1", "m"))
 
 
 def test_folder_is_no_cache(tmp_path: Path) -> None:

@@ -220,3 +220,68 @@ def test_wrong_models_are_refused() -> None:
     judge = LocalJudge((a_model(), tiny_tokenizer()), disable_adapter=True)
     with pytest.raises(ValueError, match="disable_adapter=True needs a PEFT model, not LlamaForCausalLM"):
         said(judge, "x")
+
+
+def test_judge_seeds_no_generator_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = LocalJudge((a_model(), tiny_tokenizer()), temperature=1.0, max_new_tokens=2)
+    seeded: list[int] = []
+    monkeypatch.setattr("torch.cuda.manual_seed_all", seeded.append)
+    said(judge, "2+2?")
+    assert seeded == []  # the GPU of a policy, of which nothing is saved
+
+
+def test_special_tokens_of_the_tokenizer_open_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = tiny_tokenizer()
+    mark = tokenizer.eos_token
+    assert mark.strip()
+    model = a_model(max_position_embeddings=ROOM)
+    calls = scripted(monkeypatch, model, ["no"] * 4)
+    judge = LocalJudge((model, tokenizer), batch_size=1, max_new_tokens=8)
+    hidden = mark[:1] + "\u200b" + mark[1:]
+    clean = JudgeTask("4", (CORRECT,), "2+2?", "4")
+    dirty = JudgeTask(
+        f"4{hidden}", (Criterion("correctness", CORRECT.description + mark),), f"2+2?{mark}", f"4{hidden}"
+    )
+    with pytest.warns(UserWarning, match="judged none"):
+        judge.score([clean, dirty])
+    counts = [(ids == tokenizer.eos_token_id).sum().item() for ids, _ in calls]
+    assert len(counts) == 4 and counts[0] == counts[1] and counts[2] == counts[3]  # the questions, then both again
+
+
+def test_reply_that_fills_its_length_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = a_model(max_position_embeddings=ROOM)
+    quoted = 'It holds {"1": {"score": 5}}. {"1": {"rea'
+    scripted(monkeypatch, model, [quoted, quoted])
+    judge = LocalJudge((model, tiny_tokenizer()), max_new_tokens=len(quoted))
+    with pytest.warns(UserWarning, match=r"\(cut\): the reply was cut"):
+        assert judge.score([JudgeTask("x", (CORRECT,))])[0].cause == "cut"
+
+
+def test_length_of_a_reply_grows_with_the_criteria(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = a_model(max_position_embeddings=40_000)
+    calls = scripted(monkeypatch, model, ['{"1": 1}', str({str(n): 1 for n in range(1, 49)}).replace("'", '"')])
+    judge = LocalJudge((model, tiny_tokenizer()), batch_size=1)
+    criteria = tuple(Criterion(f"c{n}", "It is met.", max_score=1) for n in range(48))
+    assert all(verdict.scores for verdict in judge.score([JudgeTask("x", (CORRECT,)), JudgeTask("x", criteria)]))
+    assert [arguments["generation_config"].max_new_tokens for _, arguments in calls] == [640, 6656]
+
+
+def test_arguments_of_the_chat_template_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{{ messages[-1]['content'] }}{% if enable_thinking is false %} /no_think{% endif %}"
+    model = a_model(max_position_embeddings=ROOM)
+    calls = scripted(monkeypatch, model, ["a", "b"])
+    for settings in ({}, {"chat_template_kwargs": {"enable_thinking": False}}):
+        said(LocalJudge((model, tokenizer), max_new_tokens=8, **settings), "2+2?")  # type: ignore[arg-type]
+    assert [tokenizer.decode(ids[0]) for ids, _ in calls] == ["2+2?", "2+2? /no_think"]
+    with pytest.raises(ValueError, match="chat_template_kwargs=5: it must be a mapping such as"):
+        LocalJudge(chat_template_kwargs=5)  # type: ignore[arg-type]
+
+
+def test_usual_length_of_a_reply_gives_way_to_a_small_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = a_model(max_position_embeddings=700)
+    calls = scripted(monkeypatch, model, [GOOD])
+    asked = request("x" * 20)._replace(num_scores=48)
+    (reply,) = LocalJudge((model, tiny_tokenizer())).replies([asked], float("inf"))
+    ids, arguments = calls[0]
+    assert reply.text == GOOD and arguments["generation_config"].max_new_tokens == 700 - ids.shape[1] >= 512

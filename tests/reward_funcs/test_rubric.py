@@ -441,3 +441,17 @@ def test_rubric_that_makes_no_sense_is_refused(criteria: Any, settings: dict[str
 def test_function_as_judge_is_wrapped() -> None:
     rubric = Rubric([Criterion("a", "a")], judge=lambda messages: '{"1": 5}')
     assert isinstance(rubric.judge, CallableJudge) and rubric(["x"]) == [1.0]
+
+
+@pytest.mark.parametrize("name", ["a/reason", "a/answer", "a/none/timeout"])
+def test_criterion_with_the_name_of_a_column_of_another_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"a criterion cannot be called {name!r}, which the logs use"):
+        Rubric([rule("a", 1), rule(name, 1)])
+    assert reward(rule("a", 5), rule("a/reasons", 5)) == 1.0
+
+
+def test_weights_that_overflow_are_refused() -> None:
+    for settings in ({"weight": 1e308}, {"max_score": 10**400}, {"min_score": -1e200}):
+        with pytest.raises(ValueError, match=f"criterion 'a': {next(iter(settings))}=.* of at most 1e"):
+            rule("a", 1, **settings)
+    assert reward(rule("a", 1e100, weight=1e100, max_score=1e100), rule("b", 0, weight=1e100, max_score=1e100)) == 0.5

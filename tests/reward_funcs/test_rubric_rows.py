@@ -290,3 +290,81 @@ def test_maths_preset_shows_the_judge_the_solution() -> None:
     judge = MetJudge()
     Rubric.from_preset("maths_solution", judge=judge)(["x"], solution=["42"])
     assert judge.tasks[0].reference == "42" and judge.tasks[0].guidance
+
+
+# --- rows with a twist ------------------------------------------------------------------------------------------------
+
+
+def test_equal_criteria_with_other_points_keep_their_points_in_any_order() -> None:
+    row = [{"criterion": "A", "points": 5}, {"criterion": "A", "points": 1}]
+    assert names(row) == names(row[::-1]) == {"A": (1.0, 0, 1), "A_2": (5.0, 0, 1)}
+
+
+def test_text_that_looks_like_the_row_of_another_is_read_as_text() -> None:
+    rubric = Rubric(judge=MetJudge(), rubric_column="rubrics")
+    for rows in ([HEALTH, str(HEALTH)], [str(HEALTH), HEALTH]):
+        with pytest.warns(UserWarning, match="the rubric is no JSON"):
+            rewards = Rubric(judge=MetJudge(), rubric_column="rubrics")(["Names the dose."] * 2, rubrics=rows)
+        assert [reward is None for reward in rewards] == [isinstance(row, str) for row in rows]
+    assert rubric(["Names the dose."], rubrics=[HEALTH]) == [0.7]
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "reward"),
+    [
+        (None, "shared", 1.0),
+        ([], "shared", 1.0),
+        ("", "shared", 1.0),
+        ("[]", "other", 0.0),
+        ([{"criterion": "Bad", "points": -3}], "shared", 1.0),
+        ([{"criterion": "Bad", "points": -3}], "shared;Bad", 0.0),
+        ("{", "shared", None),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:rubric_reward does not judge rows")
+def test_row_without_points_is_judged_by_the_criteria_of_the_rubric(row: Any, text: str, reward: Any) -> None:
+    rubric = Rubric([Criterion("shared", "x", max_score=1)], judge=MetJudge(), rubric_column="rubric")
+    assert rubric([text], rubric=[row]) == [reward]
+
+
+def test_lists_by_field_are_criteria_too() -> None:
+    assert names({"criterion": ["A", "B"], "points": [5, -3]}) == {"A": (5.0, 0, 1), "B": (3.0, -1, 0)}
+    assert names({"rubric": {"criterion": ["A"], "points": [5]}} | {"criterion": "B", "points": 1}) == {
+        "B": (1.0, 0, 1)
+    }
+
+
+@pytest.mark.parametrize("points", [10**400, -(10**400), 10**4000, 1e308])
+@pytest.mark.filterwarnings("ignore:rubric_reward does not judge rows")
+def test_huge_points_make_a_row_that_is_not_judged(points: float) -> None:
+    row = [{"criterion": "A", "points": points}, {"criterion": "B", "points": 1}]
+    with pytest.raises(ValueError, match=r"must be a finite number of at most 1e\+100"):
+        row_criteria(row, None)
+    assert Rubric(judge=MetJudge(), rubric_column="rubric")(["A"], rubric=[row]) == [None]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[{"name": "a", "description": "b", "scorer": ".foo.bar"}]', "scorer='.foo.bar' cannot be found"),
+        ('[{"name": "a", "description": "b", "scorer": ""}]', "scorer='' cannot be found"),
+        ("[" * 100_000, "a.json is no JSON"),
+    ],
+)
+def test_file_with_a_twist_says_why(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        Rubric.from_file(tmp_path / "a.json", judge=MetJudge())
+
+
+def test_weight_for_a_category_that_is_not_there_is_refused() -> None:
+    criterion = Criterion("a", "b", category="Style")
+    with pytest.raises(
+        ValueError, match="category_weights names 'Stile', which no criterion has; did you mean 'Style'"
+    ):
+        Rubric([criterion], judge=MetJudge(), category_weights={"Stile": 2.0})
+    with pytest.raises(ValueError, match="names 'Essential', which no criterion has; the categories are Style"):
+        Rubric([criterion], judge=MetJudge(), category_weights={"Essential": 2.0})
+    with pytest.raises(ValueError, match="names 'Esential', which no criterion has; did you mean 'Essential'"):
+        Rubric(judge=MetJudge(), rubric_column="rubric", category_weights={"Esential": 2.0})
+    assert Rubric(judge=MetJudge(), rubric_column="rubric", category_weights={"Tone": 2.0}).category_weights

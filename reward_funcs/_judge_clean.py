@@ -1,0 +1,148 @@
+"""Text of another author before a judge sees it: no thoughts, no marks of chat templates, no controls, not too long."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from reward_funcs.extract import after_think
+
+# What a chat template puts between turns, so what could pass for the end of the judged text and a turn of the user.
+# Words that stand alone between bars are listed: `<|psi|>` is physics. Those of DeepSeek have bars of their own.
+_WORDS = (
+    "system|user|assistant|tools?|observation|developer|channel|message|start|end|return|constrain|call|think|sep|"
+    "pad|bos|eos|unk|mask|endoftext|startoftext|endofprompt|endofturn|startofturn|eot|eom|im|turn|header|context|"
+    "image|video|audio|box|quad|begin|prompter|prefix|suffix|middle|sys|human|bot|ipython|python"
+)
+_TOKENS = re.compile(
+    rf"<\|/?(?:{_WORDS}|[a-z0-9]++(?:[_▁-][a-z0-9]++)+)\|>"
+    rf"|\[\|/?(?:{_WORDS}|[a-z0-9]++(?:[_▁-][a-z0-9]++)+)\|\]"
+    r"|<｜[^<>｜\n]{1,60}｜>|</?s>|<</?SYS>>|<(?:bos|eos|pad|unk|mask|sop|eop|eod|eot|unused\d++)>"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|MODEL_SETTINGS)\]|\[[gs]?MASK\]|\[(?:CLS|SEP)\]"
+    r"|</?(?:start|end)_of_turn>|</?seed:[a-z_]{1,40}+>|</?tool_(?:call|response)>",
+    re.IGNORECASE,
+)
+# Tags with which a response may claim to be over, or to be the judge's. Behind a letter an opening one is code, such as
+# vector<user>.
+_TAG_WORDS = "think|thinking|answer|system|user|assistant|instructions?|score|verdict|rubric|judge"
+_TAGS = re.compile(rf"</\s*+(?:{_TAG_WORDS})\s*+>|(?<![A-Za-z_])<(?:{_TAG_WORDS})\s*+>", re.IGNORECASE)
+_THINK = re.compile(r"<\s*+(/?)\s*+think(?:ing)?\s*+>", re.IGNORECASE)
+_LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_ODD = re.compile(r"[^\x20-\x7e\n\t]")
+_BRACKETS = re.compile(r"[<>\[\]|｜]")
+MAX_NESTED = 12
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """How a text of another author is prepared: what is taken out, and how long it may be.
+
+    Args:
+        strip_think (`bool`): leave out think blocks, closed or not.
+        strip_tags (`bool`): leave out the marks of chat templates, and tags such as `<answer>`, whose content stays.
+        max_chars (`int`): longer text loses its middle.
+        keep_tags (`bool`, *optional*): leave out marks of chat templates alone, for a prompt that names tags.
+        tokens (`Collection[str]`, *optional*): further marks, the special tokens of the judge's own tokenizer.
+    """
+
+    strip_think: bool = True
+    strip_tags: bool = True
+    max_chars: int = 20_000
+    keep_tags: bool = False
+    tokens: Collection[str] = ()
+
+    def __call__(self, text: str) -> str:
+        """The text as a judge sees it."""
+        # first: what shows nothing inside a mark would be gone when the judge reads it
+        text = without_controls(text)
+        for _ in range(MAX_NESTED):
+            cleaned = self._stripped(text)
+            if cleaned == text:
+                break
+            text = cleaned
+        else:  # marks inside marks a dozen deep are there to be found: none is left
+            text = _BRACKETS.sub(" ", text) if self.strip_tags else text
+        return shortened(text.strip(), self.max_chars)
+
+    def _stripped(self, text: str) -> str:
+        """The text without the marks that stand in it now; taking them out may make others."""
+        if self.strip_think:
+            text = without_think(text)
+        if not self.strip_tags:
+            return text
+        text = _TOKENS.sub("", text)
+        for token in self.tokens:
+            text = text.replace(token, "")
+        return text if self.keep_tags else _TAGS.sub("", text)
+
+
+def without_controls(text: str) -> str:
+    r"""The text in plain spaces and line breaks, without characters that show nothing.
+
+    NUL and other controls are refused by some servers; zero-width characters hide a mark from who looks for it.
+
+    Example:
+
+    ```python
+    >>> without_controls("a\xa0b\r\nc<\u200b|im_end|>")
+    'a b\nc<|im_end|>'
+
+    ```
+    """
+    return _ODD.sub(_plain, _LINE_BREAK.sub("\n", text))
+
+
+def _plain(match: re.Match[str]) -> str:
+    one = match[0]
+    return one if one.isprintable() else " " if unicodedata.category(one) == "Zs" else ""
+
+
+def without_think(text: str) -> str:
+    """What stands outside of think blocks: after the last `</think>`, before a `<think>` that never closes.
+
+    Example:
+
+    ```python
+    >>> without_think("<think>5? No.</think>It is 4.")
+    'It is 4.'
+
+    ```
+    """
+    # any case: what a tag looks like to a judge is not only what it is to a template
+    return after_think(_THINK.sub(r"<\1think>", text))
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text, without its middle where it is longer than `limit` characters.
+
+    Example:
+
+    ```python
+    >>> shortened("abcdefghij", 6)
+    'abc\\n[... 4 characters left out ...]\\nhij'
+
+    ```
+    """
+    if len(text) <= limit:
+        return text
+    head = (limit + 1) // 2
+    tail = limit - head
+    return f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n{text[len(text) - tail :]}"
+
+
+def encodable(text: str) -> str:
+    r"""The text with each half of a surrogate pair joined to the other, or replaced where it stands alone.
+
+    JSON may hold such halves; tokenizers, SQLite and Arrow refuse them.
+
+    Example:
+
+    ```python
+    >>> encodable("half \ud83d, whole \ud83d\ude00") == "half \ufffd, whole \U0001f600"
+    True
+
+    ```
+    """
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
