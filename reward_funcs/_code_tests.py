@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from reward_funcs._sandbox_names import Uses, parsed, uses_of
 from reward_funcs._sandbox_wire import WireError, decoded, encoded
 from reward_funcs.base import plain
 from reward_funcs.sandbox import Job
@@ -15,6 +17,32 @@ from reward_funcs.sandbox import Job
 KINDS = ("functional", "stdio", "asserts", "pytest")
 BAD_VERDICTS = ("bad_test", "unsupported_test")  # the fault of the tests and not of the program
 _MODES = {"functional": "calls", "stdio": "stdio", "asserts": "asserts", "pytest": "pytest"}
+_NO_USES = Uses(frozenset(), frozenset(), False)
+_MESSAGES = {"functional": ("value", 3), "stdio": ("output", 4), "asserts": ("value", 3), "pytest": ("verdict", 3)}
+# what the encoding of a value may be longer than that of the expected one, and what it may be longer per byte
+_SLACK, _FACTOR = 16384, 16
+
+
+class Block(NamedTuple):
+    """One item of the kind asserts.
+
+    Args:
+        code (`str`): statements that are run in the process of the tests.
+        value (`str`): the expression that is compared with a literal, empty where the last statement is no such
+            comparison; then `code` is the whole item.
+        expected (`Any`): the literal, which stays in the trainer's process.
+    """
+
+    code: str
+    value: str = ""
+    expected: Any = None
+
+
+class Text(NamedTuple):
+    """An expected result that is given as text: the text itself, or the value of the JSON that it holds."""
+
+    text: str
+    value: Any
 
 
 class GoldTests(NamedTuple):
@@ -25,44 +53,76 @@ class GoldTests(NamedTuple):
         items (`tuple[Any, ...]`): blocks of statements, inputs, or the one module of tests.
         outputs (`tuple[Any, ...]`): the expected outputs of inputs; empty for the other kinds.
         entry (`str`): the function that inputs are given to; empty for the other kinds.
+        uses (`Uses`): what the statements of tests use.
+        problem (`str`): why no program can be judged by them: `bad_test` or `unsupported_test`; empty for none.
     """
 
     kind: str
     items: tuple[Any, ...]
     outputs: tuple[Any, ...] = ()
     entry: str = ""
+    uses: Uses = _NO_USES
+    problem: str = ""
 
-    def job(self, code: str, start: int, *, stop: bool, tolerance: float) -> Job:
+    def job(self, code: str, start: int, *, stop: bool, tolerance: float, seconds: float) -> Job:
         """The job that runs the tests from `start` on; with `stop` it ends at the first one that fails."""
-        items = list(self.items[start:])
-        data: dict[str, Any] = {"stop": stop}
+        items = self.items[start:]
+        data: dict[str, Any] = {"stop": stop, "seconds": seconds}
+        if self.kind in ("asserts", "pytest"):
+            data |= {"entries": sorted(self.uses.entries), "classes": sorted(self.uses.classes)}
         if self.kind == "asserts":
-            data["blocks"] = items
+            data["blocks"] = [[one.code, one.value, _most(one.expected)] for one in items]
         elif self.kind == "pytest":
             data["tests"] = items[0]
+        elif self.kind == "functional":
+            outputs = [one.text if isinstance(one, Text) else one for one in self.outputs[start:]]
+            data |= {"entry": self.entry, "inputs": list(map(encoded, items)), "lengths": list(map(_most, outputs))}
         else:
-            data |= {"entry": self.entry, "inputs": [encoded(one) for one in items] if self.entry else items}
-        goes_on = None
-        if stop and self.outputs:
+            data |= {"entry": "", "inputs": list(items)}
 
-            def goes_on(message: list[Any]) -> bool:
-                return self.verdict(message, start, tolerance) == "passed"
+        def judged(message: list[Any]) -> list[Any]:
+            # at once, so that no output is kept
+            return ["verdict", message[1], self.verdict(message, start, tolerance)]
 
-        return Job(_MODES[self.kind], code, data, goes_on)
+        def goes_on(message: list[Any]) -> bool:
+            return bool(message[2] == "passed")
+
+        return Job(_MODES[self.kind], code, data, goes_on if stop else None, judged)
+
+    def is_message(self, message: Any, index: int) -> bool:
+        """Whether a message is one that the tests of this kind can give for the test of that number."""
+        if not isinstance(message, list) or len(message) < 3 or message[1] != index:
+            return False
+        if message[0] == "verdict":
+            return len(message) == 3 and isinstance(message[2], str)
+        if (message[0], len(message)) != _MESSAGES[self.kind]:
+            return False
+        if self.kind == "asserts":
+            return index < len(self.items) and bool(self.items[index].value)
+        return index < len(self.outputs) and (self.kind != "stdio" or isinstance(message[2], str))
 
     def verdict(self, message: list[Any], start: int, tolerance: float) -> str:
         """A short code for what came out of one test; the expected value is compared here, in this process."""
         if message[0] == "verdict":
             return str(message[2])
-        expected = self.outputs[start + message[1]]
+        number = start + message[1]
         if message[0] == "output":
             if message[3] != "ok":
                 return str(message[3])
-            return "passed" if same_output(message[2], expected, tolerance) else "wrong"
+            return "passed" if same_output(message[2], self.outputs[number], tolerance) else "wrong"
         try:
-            return "passed" if same_result(decoded(message[2]), expected, tolerance) else "wrong"
+            if self.kind == "asserts":
+                return "passed" if equals_literal(message[2], self.items[number].expected) else "wrong"
+            expected = self.outputs[number]
+            options = (expected.value, expected.text) if isinstance(expected, Text) else (expected,)
+            return "passed" if any(same_result(message[2], one, tolerance) for one in options) else "wrong"
         except (WireError, ValueError, RecursionError):
             return "bad_value"
+
+
+def _most(expected: Any) -> int:
+    """Bytes that the encoding of a value can have that is equal to the expected one."""
+    return _SLACK + _FACTOR * len(repr(expected))
 
 
 def gold_tests(gold: Any) -> GoldTests | None:
@@ -102,14 +162,53 @@ def _of_value(gold: Any) -> GoldTests | None:
     if len(given) != 1:
         return None
     if "asserts" in given:
-        return GoldTests("asserts", tuple(gold["asserts"])) if _are_texts(gold["asserts"]) else None
+        return _of_blocks(tuple(gold["asserts"])) if _are_texts(gold["asserts"]) else None
     if "pytest" in given:
-        return GoldTests("pytest", (gold["pytest"],)) if _are_texts([gold["pytest"]]) else None
+        return _of_module(gold["pytest"]) if _are_texts([gold["pytest"]]) else None
     return _of_pairs(gold["inputs"], gold.get("outputs"), gold.get("fn_name"))
 
 
 def _are_texts(values: Any) -> bool:
     return isinstance(values, list) and bool(values) and all(isinstance(one, str) and one.strip() for one in values)
+
+
+@lru_cache(maxsize=512)
+def _of_blocks(blocks: tuple[str, ...]) -> GoldTests:
+    trees = [parsed(block) for block in blocks]
+    whole = [tree for tree in trees if tree is not None]
+    # comments, and statements without the program, would be passed by every one
+    if len(whole) < len(trees) or not all(tree.body for tree in whole):
+        return GoldTests("asserts", tuple(map(Block, blocks)), problem="bad_test")
+    uses = uses_of(whole)
+    if not uses.is_any:
+        return GoldTests("asserts", tuple(map(Block, blocks)), problem="bad_test")
+    items = tuple(_split(block, tree) for block, tree in zip(blocks, whole, strict=True))
+    return GoldTests("asserts", items, uses=uses, problem="unsupported_test" if uses.is_unsupported else "")
+
+
+@lru_cache(maxsize=512)
+def _of_module(code: str) -> GoldTests:
+    tree = parsed(code)
+    uses = _NO_USES if tree is None else uses_of([tree])
+    problem = "bad_test" if tree is None else "unsupported_test" if uses.is_unsupported else ""
+    return GoldTests("pytest", (code,), uses=uses, problem=problem)
+
+
+def _split(block: str, tree: ast.Module) -> Block:
+    """A block whose last statement is `assert <expression> == <literal>`, without the literal; others as they are."""
+    last = tree.body[-1]
+    test = last.test if isinstance(last, ast.Assert) else None
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return Block(block)
+    for value, literal in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
+        if any(isinstance(node, ast.Call) for node in ast.walk(value)):
+            try:
+                expected = ast.literal_eval(literal)
+                encoded(expected)
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                continue
+            return Block(ast.unparse(ast.Module(tree.body[:-1], [])), ast.unparse(value), expected)
+    return Block(block)
 
 
 def _of_pairs(inputs: Any, outputs: Any, name: Any) -> GoldTests | None:
@@ -142,8 +241,8 @@ def _result(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     try:
-        return json.loads(given)
-    except ValueError:
+        return Text(given, json.loads(given))  # a function may also return the text
+    except (ValueError, RecursionError):
         return given
 
 
@@ -183,17 +282,18 @@ def _near(word: str, wanted: str, tolerance: float) -> bool:
 def same_result(value: Any, expected: Any, tolerance: float = 0.0) -> bool:
     """Whether what a function returned is what a gold in JSON says: tuples are lists, keys of mappings may be texts.
 
-    A list of one is also taken for its item, since some data sets wrap each result in a list.
+    A list of one is also taken for its item, since some data sets wrap each result in a list. The value is compared as
+    it was sent: a set of a program's making can take minutes to build.
 
     Args:
-        value (`Any`): plain data, see `reward_funcs._sandbox_wire.decoded`.
+        value (`Any`): an encoding, see `reward_funcs._sandbox_wire.encoded`.
         expected (`Any`): what JSON holds.
         tolerance (`float`, *optional*, defaults to 0.0): relative and absolute difference of floating-point numbers.
 
     Example:
 
     ```python
-    >>> same_result((1, 2), [1, 2]), same_result(5, [5]), same_result(True, 1), same_result(0.1 + 0.2, 0.3, 1e-9)
+    >>> same_result(encoded((1, 2)), [1, 2]), same_result(5, [5]), same_result(True, 1), same_result(0.3001, 0.3, 1e-2)
     (True, True, False, True)
 
     ```
@@ -204,15 +304,18 @@ def same_result(value: Any, expected: Any, tolerance: float = 0.0) -> bool:
 
 
 def _same(value: Any, expected: Any, tolerance: float) -> bool:
+    tag = value[0] if isinstance(value, list) and value else ""
     if isinstance(expected, list):
-        if not isinstance(value, (list, tuple)) or len(value) != len(expected):
+        if tag not in ("l", "t") or len(value) != len(expected) + 1:
             return False
-        return all(_same(one, other, tolerance) for one, other in zip(value, expected, strict=True))
+        return all(_same(one, other, tolerance) for one, other in zip(value[1:], expected, strict=True))
     if isinstance(expected, dict):
-        if not isinstance(value, dict) or len(value) != len(expected):
+        if tag not in ("d", "o", "c", "e") or len(value) != len(expected) + 1:
             return False
-        named = {key if isinstance(key, str) else json.dumps(key, default=str): one for key, one in value.items()}
+        named = {_key(pair[0]): pair[1] for pair in value[1:]}
         return named.keys() == expected.keys() and all(_same(named[k], expected[k], tolerance) for k in expected)
+    if tag == "i":
+        value = decoded(value)
     if isinstance(expected, bool) or isinstance(value, bool) or not isinstance(expected, (int, float)):
         return type(value) is type(expected) and bool(value == expected)
     if not isinstance(value, (int, float)):
@@ -224,3 +327,47 @@ def _same(value: Any, expected: Any, tolerance: float) -> bool:
         return math.isclose(value, expected, rel_tol=tolerance, abs_tol=tolerance)
     except OverflowError:
         return False
+
+
+def _key(key: Any) -> str:
+    """The text that JSON has for a key."""
+    if isinstance(key, list) and key[:1] == ["i"]:
+        return str(decoded(key))
+    return key if isinstance(key, str) else json.dumps(key)
+
+
+def equals_literal(value: Any, literal: Any) -> bool:
+    """Whether a value equals a literal as Python's `==` has it.
+
+    Args:
+        value (`Any`): an encoding, see `reward_funcs._sandbox_wire.encoded`.
+        literal (`Any`): a value of Python's literals.
+
+    Raises:
+        WireError: For what is no encoding.
+
+    Example:
+
+    ```python
+    >>> equals_literal(encoded([1, {2}]), [1, {2}]), equals_literal(encoded((1, 2)), [1, 2]), equals_literal(1.0, True)
+    (True, False, True)
+
+    ```
+    """
+    tag = value[0] if isinstance(value, list) and value else ""
+    if isinstance(literal, (list, tuple)):
+        if tag != ("l" if isinstance(literal, list) else "t") or len(value) != len(literal) + 1:
+            return False
+        return all(map(equals_literal, value[1:], literal))
+    if isinstance(literal, (dict, set)):
+        tags = ("d", "o", "c", "e") if isinstance(literal, dict) else ("s", "f")
+        # only as many are read as are expected: keys of a program's making can take minutes to put into a table
+        if tag not in tags or len(value) != len(literal) + 1:
+            return False
+        if isinstance(literal, set):
+            return bool(decoded(value) == literal)
+        held = {decoded(pair[0]): pair[1] for pair in value[1:]}
+        return held.keys() == literal.keys() and all(equals_literal(held[key], literal[key]) for key in literal)
+    if tag and tag not in ("i", "b", "B", "x", "T"):
+        return False
+    return bool(decoded(value) == literal)

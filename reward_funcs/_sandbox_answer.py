@@ -6,7 +6,9 @@ is ever in this process.
 
 from __future__ import annotations
 
+import atexit
 import builtins
+import gc
 import io
 import operator
 import os
@@ -16,13 +18,38 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from reward_funcs._sandbox_wire import Channel, decoded, encoded
+from reward_funcs._sandbox_wire import MAX_JOB, Channel, decoded, encoded, packed
 
 # Modules whose names in a program mean the module itself, in the process of the tests too.
 SAFE_MODULES = frozenset(
     "math cmath collections itertools functools heapq bisect string copy typing datetime decimal fractions operator "
     "statistics random re".split()
 )
+BINARY = (
+    "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift lt le gt ge".split()
+)  # names of `operator`
+UNARY = ("neg", "pos", "abs", "invert", "index")
+
+
+def _reflected(name: str) -> Callable[[Any, Any], Any]:
+    operation: Callable[[Any, Any], Any] = getattr(operator, name)
+    return lambda item, other: operation(other, item)
+
+
+def _left(item: Any, name: str | None, text: str) -> Any:
+    """Leave a context, with the exception of that name where there is one."""
+    if name is None:
+        return type(item).__exit__(item, None, None, None)
+    kind = getattr(builtins, name, RuntimeError)
+    return type(item).__exit__(item, kind, kind(text), None)
+
+
+def _awaited(item: Any) -> Any:
+    import asyncio
+
+    return asyncio.run(item)
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "get": getattr,
     "set": setattr,
@@ -37,17 +64,35 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "str": str,
     "repr": repr,
     "bool": bool,
+    "hash": hash,
+    "int": int,
+    "float": float,
+    "round": round,
+    "format": format,
+    "reversed": reversed,
+    "type": type,
     "eq": operator.eq,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
     "isinstance": lambda kind, item: isinstance(item, kind),
+    "issubclass": lambda kind, item: issubclass(item, kind),
+    "enter": lambda item: type(item).__enter__(item),
+    "exit": _left,
+    "await": _awaited,
+    **{name: getattr(operator, name) for name in (*BINARY, *UNARY)},
+    **{f"r{name}": _reflected(name) for name in BINARY},
 }
 _MUTABLE = (list, dict, set, bytearray, deque)
+# What a value of a subclass holds, read by the methods of the type itself.
+_PLAIN: list[tuple[Any, Callable[[Any], Any]]] = [
+    (int, int.__pos__),
+    (float, float.__pos__),
+    (str, str.__str__),
+    (bytes, lambda value: bytes(memoryview(value))),
+    (tuple, lambda value: tuple(tuple.__iter__(value))),
+    (list, lambda value: list(list.__iter__(value))),
+    (dict, lambda value: dict(dict.items(value))),
+    ((set, type({}.keys())), set),
+    (frozenset, lambda value: frozenset(frozenset.__iter__(value))),
+]
 
 
 class Server:
@@ -65,7 +110,7 @@ class Server:
     def serve(self) -> None:
         """Answer until the other side closes."""
         while True:
-            self.channel.send(self.answer(self.channel.receive()))
+            self.channel.send(self.answer(self.channel.receive(most=MAX_JOB)))
 
     def answer(self, message: list[Any]) -> list[Any]:
         """The reply to one request; an exception of the program is one too."""
@@ -75,13 +120,18 @@ class Server:
             return self.raised(error)
 
     def raised(self, error: BaseException) -> list[Any]:
-        """An exception as a reply: the names of its classes, and its text."""
+        """An exception as a reply: the names of its classes, its text, its arguments and its attributes."""
         names = [kind.__name__ for kind in type(error).__mro__]
+        text, args, attributes = "", None, {}
         try:
             text = str(error)[:1000]
-        except BaseException:  # noqa: BLE001 - the program's own __str__
-            text = ""
-        return ["raise", names, text]
+            held = {"code": error.code} if isinstance(error, SystemExit) else dict(vars(error))
+            args = encoded(error.args)
+            attributes = {name: self.written(value) for name, value in held.items() if not name.startswith("_")}
+            packed([args, attributes], 1 << 16)
+        except BaseException:  # noqa: BLE001 - the program's own __str__, or what cannot be sent
+            args, attributes = None, {}
+        return ["raise", names, text, args, attributes]
 
     def do_compile(self, code: str) -> list[Any]:
         """Whether the code compiles."""
@@ -90,6 +140,7 @@ class Server:
 
     def do_load(self, code: str) -> list[Any]:
         """Run the program; the reply says what each of its names stands for."""
+        _add_site_builtins()
         module = types.ModuleType("solution")
         sys.modules["solution"] = module
         space = module.__dict__
@@ -117,9 +168,21 @@ class Server:
             kind = "class"
             if issubclass(value, BaseException):
                 kind, bases = "exception", [base.__name__ for base in value.__mro__]
+        elif isinstance(value, types.CoroutineType):
+            kind = "coroutine"
         elif callable(value):
             kind = "function"
-        return ["h", self.number(value), kind, bases]
+        return ["h", self.number(value), kind, bases, *self.plain(value)]
+
+    def plain(self, value: Any) -> list[Any]:
+        """What an instance of a subclass of a plain type holds: an IntEnum is its number, a named tuple its items."""
+        for kind, read in _PLAIN:
+            if isinstance(value, kind):
+                try:
+                    return [self.written(read(value))]
+                except TypeError:  # it only says that it is of the type
+                    return []
+        return []
 
     def number(self, value: Any) -> int:
         """The number of an object; one object has one number."""
@@ -148,7 +211,7 @@ class Server:
         def call(*args: Any, **kwargs: Any) -> Any:
             self.channel.send(["callback", number, self.written(args), self.written(kwargs)])
             while True:
-                message = self.channel.receive()
+                message = self.channel.receive(most=MAX_JOB)
                 if message[0] == "return":
                     return self.read(message[1])
                 if message[0] == "raise":
@@ -162,13 +225,16 @@ class Server:
         """Call an object; the reply also holds the arguments that the call has changed."""
         function, values, named = self.read(target), self.read(args), self.read(kwargs)
         result = function(*values, **named)
+        given = [*enumerate(values), *named.items()]
+        before = [*args[1:], *(item for _, item in kwargs[1:])]
         changed = []
-        for index, (value, before) in enumerate(zip(values, args[1:], strict=True)):
+        for (place, value), sent in zip(given, before, strict=True):
             if type(value) in _MUTABLE:
                 after = self.written(value)
-                if after != before:
-                    changed.append([index, after])
-        return ["ok", self.written(result), changed]
+                if after != sent:
+                    changed.append([place, after])
+        same = [place for place, value in given if value is result and type(value) in _MUTABLE]
+        return ["ok", ["same", same[0]] if same else self.written(result), changed]
 
     def do_method(self, entry: str, args: Any) -> list[Any]:
         """Call a function by name, or the method of that name of the class `Solution`."""
@@ -186,29 +252,74 @@ class Server:
         return ["ok", self.written(OPERATIONS[name](*self.read(args))), []]
 
 
+def _add_site_builtins() -> None:
+    """`exit` and `quit`, which an interpreter that was started without `site` lacks."""
+    import _sitebuiltins
+
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+
+
+def _stream(number: int, mode: str) -> io.TextIOWrapper:
+    """A standard stream, with the attributes that Python gives it."""
+    stream: Any = io.TextIOWrapper(open(number, f"{mode}b", closefd=False), encoding="utf-8", errors="replace")
+    stream.mode = mode
+    return stream
+
+
+def _add_stream_files() -> None:
+    """Let `open` take /dev/stdin and /dev/stdout, which are links into a /proc that is not shown."""
+    real: Any = builtins.open
+    numbers = {"/dev/stdin": 0, "/dev/fd/0": 0, "/dev/stdout": 1, "/dev/fd/1": 1}
+
+    def opened(file: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(file, str) and file in numbers:
+            file = os.dup(numbers[file])
+        return real(file, *args, **kwargs)
+
+    builtins.open = io.open = opened
+
+
 def run_script(code: str) -> int:
     """Run a program as `python file` would, with the standard streams of this process.
 
     Returns:
         `int`: the status that Python would end with.
     """
-    sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8", errors="replace")
-    sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), encoding="utf-8", errors="replace")
+    sys.stdin = sys.__stdin__ = _stream(0, "r")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, "w")  # type: ignore[misc]
+    _add_site_builtins()
+    _add_stream_files()
     sys.argv = ["answer.py"]
     module = types.ModuleType("__main__")
+    module.__file__ = os.path.join(os.getcwd(), "answer.py")
     sys.modules["__main__"] = module
-    status = 0
-    try:
-        exec(compile(code, "<answer>", "exec", dont_inherit=True), module.__dict__)
-    except SystemExit as error:
-        status = 0 if error.code is None else error.code & 255 if isinstance(error.code, int) else 1
-    except BaseException:  # noqa: BLE001 - whatever the program raises
-        status = 1
-    try:
-        sys.stdout.flush()
-    except BaseException:  # noqa: BLE001 - the program may have closed or replaced it
-        pass
+    status = _ran(lambda: exec(compile(code, "<answer>", "exec", dont_inherit=True), module.__dict__))
+    _finish(module)
     return status
+
+
+def _ran(action: Callable[[], Any]) -> int:
+    """Run something of the program; the status that Python would end with after it."""
+    try:
+        action()
+    except SystemExit as error:
+        return 0 if error.code is None else error.code & 255 if isinstance(error.code, int) else 1
+    except BaseException:  # noqa: BLE001 - whatever the program raises
+        return 1
+    return 0
+
+
+def _finish(module: types.ModuleType) -> None:
+    """What an interpreter does at its end: wait for threads, call what asked for it, write what is still held."""
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        _ran(threading._shutdown)
+    _ran(atexit._run_exitfuncs)
+    for stream in (sys.stdout, sys.__stdout__):
+        _ran(lambda stream=stream: stream.flush())  # type: ignore[misc]
+    module.__dict__.clear()  # files that nobody has closed are written when they go
+    _ran(gc.collect)
 
 
 def close_all_but(kept: list[int]) -> None:

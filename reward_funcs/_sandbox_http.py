@@ -22,9 +22,10 @@ _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 class HTTPSandbox:
     """Runs programs on another machine: one POST for each, with the fields of [`reward_funcs.sandbox.Job`].
 
-    The request is `{"mode", "code", ...}` as in `Job.data`, the reply `{"messages", "failed", "end"}` as in
+    The request is `{"mode", "code", ...}` as in `Job.data`, the reply has the fields of
     [`reward_funcs.sandbox.Outcome`]; `docs/code.md` has a server of twenty lines. Expected outputs of the kinds `stdio`
-    and `functional` stay here. What cannot be run, after the retries, is `None`: no fault of the program.
+    and `functional` and literals of `asserts` stay here. What cannot be run, after the retries, is `None`: no fault of
+    the program.
 
     Args:
         url (`str`): where to post.
@@ -61,10 +62,11 @@ class HTTPSandbox:
     def _one(self, job: Job) -> Outcome | None:
         body = json.dumps({"mode": job.mode, "code": job.code, **job.data}).encode()
         for attempt in range(self.max_retries + 1):
+            start = time.monotonic()
             request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout) as reply:
-                    return _outcome(json.loads(reply.read(MAX_REPLY)))
+                    return _outcome(json.loads(reply.read(MAX_REPLY)), time.monotonic() - start)
             except urllib.error.HTTPError as error:
                 error.close()
                 if error.code not in _TRANSIENT:
@@ -80,16 +82,19 @@ class HTTPSandbox:
         """Nothing is held."""
 
 
-def _outcome(reply: Any) -> Outcome | None:
-    """The outcome that a reply states, `None` for a reply of another form."""
-    if not isinstance(reply, dict) or reply.get("end") not in ("done", "timeout"):
+def _outcome(reply: Any, elapsed: float) -> Outcome | None:
+    """The outcome that a reply states, `None` for a reply of another form; without its time, that of the request."""
+    if not isinstance(reply, dict) or reply.get("end") not in ("done", "timeout", "crash"):
         return None
     messages, failed = reply.get("messages"), reply.get("failed", "")
-    if not isinstance(messages, list) or not isinstance(failed, str):
+    number, seconds = reply.get("num_tests", -1), reply.get("seconds", elapsed)
+    if not isinstance(messages, list) or not isinstance(failed, str) or type(number) is not int:
+        return None
+    if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
         return None
     lengths = {"verdict": 3, "value": 3, "output": 4}
     for index, one in enumerate(messages):
-        is_whole = isinstance(one, list) and one and one[0] in lengths and len(one) == lengths[one[0]]
+        is_whole = isinstance(one, list) and one and isinstance(one[0], str) and len(one) == lengths.get(one[0])
         if not is_whole or one[1] != index or (one[0] == "output" and not isinstance(one[2], str)):
             return None
-    return Outcome(messages, failed, reply["end"])
+    return Outcome(messages, failed, reply["end"], number, float(seconds))

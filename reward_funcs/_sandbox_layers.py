@@ -82,30 +82,59 @@ def become_alone() -> list[str]:
         `list[str]`: names of the layers; empty where the kernel allows none of this.
     """
     flags = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
-    uid, gid = os.getuid(), os.getgid()
     try:
         unshare(flags)
     except OSError:
         try:
-            unshare(flags | CLONE_NEWUSER)
-            for path, text in (
-                ("setgroups", "deny"),
-                ("uid_map", f"{NOBODY} {uid} 1"),
-                ("gid_map", f"{NOBODY} {gid} 1"),
-            ):
-                with open(f"/proc/self/{path}", "w", encoding="ascii") as file:
-                    file.write(text)
+            processes = os.open("/proc", os.O_PATH)
+            try:
+                become_user_alone(flags, processes)
+            finally:
+                os.close(processes)
         except OSError:
             return []
         return ["user", "network", "ipc", "mount"]
     return ["network", "ipc", "mount"]
 
 
-def enter_small_root(readable: list[str]) -> None:
+def become_user_alone(flags: int, processes: int) -> None:
+    """Enter a user namespace that knows this user alone, as `NOBODY`, and other namespaces with it.
+
+    Args:
+        flags (`int`): the other namespaces.
+        processes (`int`): a descriptor of /proc, which may not be shown any more.
+
+    Raises:
+        OSError: Where the kernel does not allow it.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    unshare(flags | CLONE_NEWUSER)
+    for path, text in (("setgroups", "deny"), ("uid_map", f"{NOBODY} {uid} 1"), ("gid_map", f"{NOBODY} {gid} 1")):
+        descriptor = os.open(f"self/{path}", os.O_WRONLY, dir_fd=processes)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+
+def knows_spare_users() -> bool:
+    """Whether this process is root where the users of `spare_user` exist, so that it can become each of them."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            ranges = [tuple(map(int, line.split())) for line in file]
+    except OSError:
+        return False
+    return any(first <= _AUX_USERS[0] and first + count > _AUX_USERS[1] for first, _, count in ranges)
+
+
+def enter_small_root(readable: list[str], hidden: list[str]) -> None:
     """Make a file system of a few read-only directories the root of this process and its children.
 
     Args:
         readable (`list[str]`): directories and device files, shown under their own names. What is missing is left out.
+        hidden (`list[str]`): directories within them that are shown empty.
 
     Raises:
         OSError: Where mounts are not allowed.
@@ -118,7 +147,11 @@ def enter_small_root(readable: list[str]) -> None:
     mount("tmpfs", staging, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
     for path, link in links.items():
         _show(link, staging + path)
+    for path in hidden:
+        if os.path.isdir(staging + path):
+            mount("none", staging + path, "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV, "size=4k,mode=755")
     os.mkdir(f"{staging}/tmp")
+    os.makedirs(f"{staging}/dev/shm", exist_ok=True)
     for number in held.values():
         os.close(number)
     mount(staging, staging, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
@@ -147,6 +180,8 @@ def private_tmp(uid: int, size_mb: int) -> None:
     """Mount an empty /tmp that nobody else sees and that goes with the last process that uses it."""
     unshare(CLONE_NEWNS | CLONE_NEWIPC)
     mount("tmpfs", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size_mb}m,nr_inodes=4096,mode=700,uid={uid}")
+    # the semaphores of multiprocessing lie there; in the same file system, so that one limit holds for both
+    mount("/tmp", "/dev/shm", None, _MS_BIND)
 
 
 def landlock_version() -> int:

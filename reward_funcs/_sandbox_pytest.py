@@ -42,12 +42,19 @@ class _Approx:
             )
         if type(other) not in (int, float) or not isinstance(expected, (int, float)):
             return bool(type(other) is type(expected) and expected == other)
-        return math.isclose(expected, other, rel_tol=self.rel, abs_tol=self.abs)
+        if expected == other or not math.isfinite(expected) or not math.isfinite(other):
+            return bool(expected == other)
+        return bool(abs(expected - other) <= max(self.rel * abs(expected), self.abs))
 
 
 class _Raised:
     value: BaseException
     type: type[BaseException]
+
+    def match(self, pattern: str) -> bool:
+        """Whether the text of the exception holds the pattern."""
+        assert re.search(pattern, str(self.value)), f"{self.value!r} does not match {pattern!r}"
+        return True
 
 
 @contextlib.contextmanager
@@ -110,7 +117,7 @@ def _stub() -> types.ModuleType:
     return module
 
 
-class _Solution(types.ModuleType):
+class ProgramModule(types.ModuleType):
     """The program as a module: tests import what they call from it."""
 
     def __getattr__(self, name: str) -> Any:
@@ -118,39 +125,97 @@ class _Solution(types.ModuleType):
             raise AttributeError(name)
         raise ImportError(f"the program has no {name}")
 
+    @classmethod
+    def provide(cls, names: dict[str, Any]) -> None:
+        """Let `import solution` find these names."""
+        module = cls("solution")
+        vars(module).update(names)
+        sys.modules["solution"] = module
 
-def collected(code: str, names: dict[str, Any], module_names: tuple[str, ...] = ("solution",)) -> list[Any]:
+
+def collected(code: str, names: dict[str, Any]) -> list[Callable[[], None]]:
     """Run a test module and return its tests as functions without arguments.
 
     Args:
         code (`str`): the module.
-        names (`dict[str, Any]`): what stands for the names of the program; the module sees them, and can import them.
-        module_names (`tuple[str, ...]`, *optional*): modules that stand for the program.
+        names (`dict[str, Any]`): what stands for the names of the program; the module sees them.
 
     Raises:
         UnsupportedTest: Where it needs more than `raises`, `approx`, `fail` and `mark.parametrize`.
     """
-    for name in module_names:
-        module = _Solution(name)
-        vars(module).update(names)
-        sys.modules[name] = module
     sys.modules["pytest"] = _stub()
+    unittest.main = lambda *_, **__: None  # type: ignore[assignment]
     space = {**names, "__name__": "tests"}
     exec(compile(code, "<tests>", "exec", dont_inherit=True), space)
     found: list[Callable[[], None]] = []
     for name, value in list(space.items()):
-        if name in names:
-            continue
+        if name in names and value is names[name]:
+            continue  # of the program, which may call its own functions like tests
         if isinstance(value, types.FunctionType) and name.startswith("test"):
-            found += _cases(value)
+            found += [_around(case, space, "function") for case in _cases(value)]
         elif isinstance(value, type) and issubclass(value, unittest.TestCase):
             found += _unittest_cases(value)
         elif isinstance(value, type) and name.startswith("Test"):
             found += _class_cases(value)
-    return found
+    return _between(found, space.get("setup_module") or space.get("setUpModule"), None)
+
+
+def _ran(function: Callable[[], Any]) -> None:
+    """Run a test; one that is a coroutine to its end."""
+    result = function()
+    if inspect.iscoroutine(result):
+        import asyncio
+
+        asyncio.run(result)
+
+
+def _between(cases: list[Callable[[], None]], before: Any, after: Any) -> list[Callable[[], None]]:
+    """Cases of which the first is run behind `before`, and the last in front of `after`."""
+
+    def first(case: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            _call(before)
+            case()
+
+        return run
+
+    def last(case: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            case()
+            _call(after)
+
+        return run
+
+    if cases and before is not None:
+        cases = [first(cases[0]), *cases[1:]]
+    if cases and after is not None:
+        cases = [*cases[:-1], last(cases[-1])]
+    return cases
+
+
+def _call(function: Any) -> None:
+    """Call a function that prepares a test; pytest gives it the module, class or function if it takes one."""
+    if function is not None:
+        function(*(None for _ in inspect.signature(function).parameters))
+
+
+def _around(case: Callable[[], None], holder: Any, what: str) -> Callable[[], None]:
+    """A case with its `setup_<what>` and `teardown_<what>`."""
+    get = holder.get if isinstance(holder, dict) else lambda name: getattr(holder, name, None)
+
+    def run() -> None:
+        _call(get(f"setup_{what}"))
+        try:
+            case()
+        finally:
+            _call(get(f"teardown_{what}"))
+
+    return run
 
 
 def _cases(function: Any) -> list[Callable[[], None]]:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UnsupportedTest("a test that is a generator")  # pytest does not run them either
     groups = getattr(function, "parameters", [])
     given = {name for cases in groups for case in cases[:1] for name in case}
     missing = inspect.signature(function).parameters.keys() - given
@@ -159,31 +224,36 @@ def _cases(function: Any) -> list[Callable[[], None]]:
 
     def bound(parts: tuple[dict[str, Any], ...]) -> Callable[[], None]:
         arguments = {name: value for part in parts for name, value in part.items()}
-        return lambda: function(**arguments)
+        return lambda: _ran(lambda: function(**arguments))
 
     return [bound(parts) for parts in itertools.product(*groups)]
 
 
 def _class_cases(kind: type) -> list[Callable[[], None]]:
     found: list[Callable[[], None]] = []
-    for name in [name for name in vars(kind) if name.startswith("test")]:
+    for name in [name for name in dir(kind) if name.startswith("test")]:
         instance = kind()
-        setup = getattr(instance, "setup_method", None)
-        found += [_after(setup, case) for case in _cases(getattr(instance, name))]
-    return found
-
-
-def _after(setup: Any, case: Callable[[], None]) -> Callable[[], None]:
-    def run() -> None:
-        if setup is not None:
-            setup()
-        case()
-
-    return run
+        found += [_around(case, instance, "method") for case in _cases(getattr(instance, name))]
+    return _between(found, getattr(kind, "setup_class", None), getattr(kind, "teardown_class", None))
 
 
 def _unittest_cases(kind: type[unittest.TestCase]) -> list[Callable[[], None]]:
-    def bound(test: unittest.TestCase) -> Callable[[], None]:
-        return test.debug
+    def bound(name: str) -> Callable[[], None]:
+        test = kind(name)
+        method = getattr(test, name)
+        asynchronous = sys.modules.get("unittest.async_case")  # loaded by the module that uses it
+        if asynchronous is None or not isinstance(test, asynchronous.IsolatedAsyncioTestCase):
+            setattr(test, name, lambda: _ran(method))
 
-    return [bound(kind(name)) for name in unittest.TestLoader().getTestCaseNames(kind)]
+        def run() -> None:
+            try:
+                test.debug()
+            except unittest.SkipTest:
+                raise UnsupportedTest("a test that is skipped") from None
+
+        if getattr(method, "__unittest_skip__", False) or getattr(kind, "__unittest_skip__", False):
+            raise UnsupportedTest("a test that is skipped")
+        return run
+
+    cases = [bound(name) for name in unittest.TestLoader().getTestCaseNames(kind)]
+    return _between(cases, kind.setUpClass, kind.tearDownClass)

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import operator
 import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reward_funcs._sandbox_answer import SAFE_MODULES
-from reward_funcs._sandbox_wire import Channel, WireError, decoded, encoded
+from reward_funcs._sandbox_answer import BINARY, SAFE_MODULES, UNARY
+from reward_funcs._sandbox_wire import MAX_JOB, Channel, WireError, decoded, encoded
 
 MAX_ITEMS = 1_000_000
 _BUILTIN = types.BuiltinFunctionType
+_UNREADABLE = (WireError, TypeError, ValueError, IndexError, KeyError, AttributeError, RecursionError, MemoryError)
 
 
 class AnswerGone(BaseException):  # a test that catches every Exception must not swallow it
@@ -29,18 +31,44 @@ class AnswerGone(BaseException):  # a test that catches every Exception must not
         self.reason = reason
 
 
+class Unsupported(BaseException):
+    """The test does something with the program that cannot be carried over between two processes."""
+
+
 class Remote:
-    """An object of the program under test."""
+    """An object of the program under test.
 
-    __slots__ = ("_client", "_kind", "_number")
+    Args:
+        client (`Client`): the connection to the program.
+        number (`int`): the object's number there.
+        makes (`str`): of a class that the tests treat as one: `"yes"`, or `"maybe"` where only its name says so.
+        asks (`str`): the same for an instance that the tests have made of such a class: it answers for its own
+            operators. Anything else that a function returns does not, or it could answer to every check.
+        plain (`tuple[Any, ...]`): what an instance of a subclass of a plain type holds; empty for the others.
+    """
 
-    def __init__(self, client: Client, number: int, kind: str) -> None:
-        object.__setattr__(self, "_client", client)
-        object.__setattr__(self, "_number", number)
-        object.__setattr__(self, "_kind", kind)
+    __slots__ = ("_asks", "_client", "_makes", "_number", "_plain")
+
+    def __init__(
+        self, client: Client, number: int, makes: str = "", asks: str = "", plain: tuple[Any, ...] = ()
+    ) -> None:
+        for name, value in (("client", client), ("number", number), ("makes", makes), ("asks", asks), ("plain", plain)):
+            object.__setattr__(self, f"_{name}", value)
+
+    def _own(self, name: str, *others: Any) -> Any:
+        """An operation of the object's own, where it has a say in it."""
+        if self._asks == "maybe":
+            raise Unsupported("operators of an object of the program")
+        if not self._asks:
+            raise TypeError(f"the program's object has no say in {name}")
+        result = self._client.operate(name, self, *others)
+        return Remote(self._client, result._number, asks="yes") if type(result) is Remote else result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._client.call(self, args, kwargs)
+        result = self._client.call(self, args, kwargs)
+        if self._makes and type(result) is Remote and not result._plain:
+            return Remote(self._client, result._number, asks=self._makes)
+        return result
 
     def __getattr__(self, name: str) -> Any:
         return self._client.operate("get", self, name)
@@ -51,7 +79,16 @@ class Remote:
     def __delattr__(self, name: str) -> None:
         self._client.operate("delete", self, name)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._plain[0]) if self._plain else self._client.operate("type", self)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        raise Unsupported("a class of the tests derives from one of the program")
+
     def __iter__(self) -> Iterator[Any]:
+        if self._plain and not isinstance(self._plain[0], set):  # the keys of a mapping have their order
+            return iter(self._plain[0])
         items = self._client.operate("iter", self)
         if not isinstance(items, Remote):
             raise TypeError("not an iterator")
@@ -61,10 +98,20 @@ class Remote:
         return self._client.operate("next", self)
 
     def __len__(self) -> Any:
-        return self._client.operate("len", self)
+        if self._plain:
+            return len(self._plain[0])
+        if self._asks:
+            return self._own("len")
+        items = iter(self)
+        if items is self:  # `list` asks for a length too, and would find nothing left behind it
+            raise TypeError("an iterator has no length")
+        return sum(1 for _ in items)
 
     def __contains__(self, item: object) -> bool:
-        return self._client.operate("contains", self, item) is True
+        if self._asks and not self._plain:
+            return self._own("contains", item) is True
+        # the program is not asked, or it could say yes to everything
+        return any(one is item or one == item for one in (self._plain[0] if self._plain else self))
 
     def __getitem__(self, key: Any) -> Any:
         return self._client.operate("getitem", self, key)
@@ -81,44 +128,89 @@ class Remote:
     def __repr__(self) -> Any:
         return self._client.operate("repr", self)
 
+    def __format__(self, spec: str) -> Any:
+        return self._client.operate("format", self, spec)
+
     def __bool__(self) -> bool:
         return self._client.operate("bool", self) is True
 
     def __hash__(self) -> int:
-        return hash(("remote", self._number))
+        return hash(self._plain[0] if self._plain else self._client.operate("hash", self))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Remote):
-            return False  # the program is not asked, or it could say yes to everything
+        if type(other) is not Remote:
+            return bool(self._plain) and bool(self._plain[0] == other)
         return self._number == other._number or self._client.operate("eq", self, other) is True
 
     def __instancecheck__(self, item: object) -> bool:
-        return isinstance(item, Remote) and self._client.operate("isinstance", self, item) is True
+        return type(item) is Remote and self._client.operate("isinstance", self, item) is True
 
-    def _own(self, name: str, other: object) -> Any:
-        """An operation between two objects of the program; with anything else the program has no say."""
-        return self._client.operate(name, self, other) if isinstance(other, Remote) else NotImplemented
+    def __subclasscheck__(self, item: object) -> bool:
+        return type(item) is Remote and self._client.operate("issubclass", self, item) is True
 
-    def __lt__(self, other: object) -> Any:
-        return self._own("lt", other)
+    def __int__(self) -> Any:
+        return int(self._plain[0]) if self._plain else self._own("int")
 
-    def __le__(self, other: object) -> Any:
-        return self._own("le", other)
+    def __float__(self) -> Any:
+        return float(self._plain[0]) if self._plain else self._own("float")
 
-    def __gt__(self, other: object) -> Any:
-        return self._own("gt", other)
+    def __round__(self, *digits: Any) -> Any:
+        return round(self._plain[0], *digits) if self._plain else self._own("round", *digits)
 
-    def __ge__(self, other: object) -> Any:
-        return self._own("ge", other)
+    def __reversed__(self) -> Any:
+        return reversed(self._plain[0]) if self._plain else self._client.operate("reversed", self)
 
-    def __add__(self, other: object) -> Any:
-        return self._own("add", other)
+    def __enter__(self) -> Any:
+        return self._client.operate("enter", self)
 
-    def __sub__(self, other: object) -> Any:
-        return self._own("sub", other)
+    def __exit__(self, kind: Any, error: BaseException | None, trace: object) -> None:
+        name = None if kind is None else kind.__name__
+        is_swallowed = self._client.operate("exit", self, name, str(error)) is True
+        if is_swallowed and error is not None and self._asks == "yes":
+            raise Unsupported("a context of the program that ends an exception")
+        # no exception ends here, or what a test has found wrong would be lost
 
-    def __mul__(self, other: object) -> Any:
-        return self._own("mul", other)
+
+def _binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    operation = getattr(operator, name)
+
+    def forward(self: Remote, other: Any) -> Any:
+        if type(other) is Remote:
+            return self._client.operate(name, self, other)
+        return operation(self._plain[0], other) if self._plain else self._own(name, other)
+
+    def reflected(self: Remote, other: Any) -> Any:
+        return operation(other, self._plain[0]) if self._plain else self._own(f"r{name}", other)
+
+    return forward, reflected
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    operation = getattr(operator, name)
+
+    def apply(self: Remote) -> Any:
+        return operation(self._plain[0]) if self._plain else self._own(name)
+
+    return apply
+
+
+for _name in BINARY:
+    _forward, _backward = _binary(_name)
+    setattr(Remote, f"__{_name.strip('_')}__", _forward)
+    if _name not in ("lt", "le", "gt", "ge"):
+        setattr(Remote, f"__r{_name.strip('_')}__", _backward)
+for _name in UNARY:
+    setattr(Remote, f"__{_name}__", _unary(_name))
+
+
+def is_of_program(error: BaseException | None) -> bool:
+    """Whether an exception is one that the program has raised."""
+    return bool(getattr(error, "_is_of_program", False))
+
+
+async def _coroutine(remote: Remote) -> Any:
+    """A coroutine of the program, as one that the tests can wait for."""
+    return remote._client.operate("await", remote)
 
 
 class Client:
@@ -133,6 +225,7 @@ class Client:
         self.deadline = time.monotonic()
         self.functions: list[Callable[..., Any]] = []
         self.exceptions: dict[str, type[Exception]] = {}
+        self.remotes: dict[int, Remote] = {}
 
     def request(self, *message: Any) -> list[Any]:
         """Send a request and return the reply; the program's calls of the tests' functions are answered meanwhile.
@@ -141,74 +234,90 @@ class Client:
             AnswerGone: When the program's process has ended, is late, or sends what cannot be read.
         """
         try:
-            self.channel.send(list(message))
+            self.channel.send(list(message), MAX_JOB)
             while True:
                 reply = self.channel.receive(self.deadline)
                 if not isinstance(reply, list) or not reply:
                     raise WireError("no reply")
                 if reply[0] != "callback":
                     return reply
-                self.channel.send(self._called_back(*reply[1:]))
+                self.channel.send(self._called_back(*reply[1:]), MAX_JOB)
         except TimeoutError:
             raise AnswerGone("timeout") from None
         except (EOFError, OSError):
             raise AnswerGone("crash") from None
-        except (WireError, TypeError, ValueError, IndexError, RecursionError, MemoryError):
+        except _UNREADABLE:
             raise AnswerGone("bad_value") from None
 
     def _called_back(self, number: int, args: Any, kwargs: Any) -> list[Any]:
+        function, values, named = self.functions[number], self.read(args), self.read(kwargs)
         try:
-            result = self.functions[number](*self.read(args), **self.read(kwargs))
-            return ["return", self.written(result)]
-        except AnswerGone:
-            raise
+            return ["return", self.written(function(*values, **named))]
         except Exception as error:  # noqa: BLE001 - it belongs to the program's call
             return ["raise", type(error).__name__, str(error)[:1000]]
 
-    def value(self, reply: list[Any]) -> Any:
+    def value(self, reply: list[Any], *, is_next: bool = False) -> Any:
         """The value of a reply, or the exception of the program.
 
         Raises:
             AnswerGone: For a reply that cannot be read.
         """
-        if reply[0] == "raise":
-            raise self.exception(reply)
         try:
-            return self.read(reply[1])
-        except (WireError, ValueError, TypeError, IndexError, RecursionError, MemoryError):
+            if reply[0] != "raise":
+                return self.read(reply[1])
+            error = self.exception(reply, is_next=is_next)
+        except _UNREADABLE:
             raise AnswerGone("bad_value") from None
+        raise error
 
-    def exception(self, reply: list[Any]) -> Exception:
+    def exception(self, reply: list[Any], *, is_next: bool = False) -> BaseException:
         """An exception of the same built-in class as the program's, as far as it has one."""
         names = reply[1] if isinstance(reply[1], list) else []
+        text, args, attributes = str(reply[2])[:1000], *(*reply[3:5], None, {})[:2]
+        error: BaseException = RuntimeError(text)
         for name in names:
-            kind = self.exceptions.get(name) if isinstance(name, str) else None
-            kind = kind or (getattr(builtins, name, None) if isinstance(name, str) else None)
-            # neither AssertionError, which is the tests' own, nor what ends a process
-            if isinstance(kind, type) and issubclass(kind, Exception) and kind is not AssertionError:
+            kind: Any = isinstance(name, str) and (self.exceptions.get(name) or getattr(builtins, name, None))
+            if kind in (StopIteration, StopAsyncIteration) and not is_next:
+                break  # it would end a loop of the tests as if there were nothing more to check
+            if isinstance(kind, type) and issubclass(kind, (Exception, SystemExit)):
                 try:
-                    return kind(str(reply[2]))
+                    error = kind(*(() if args is None else self.read(args)))
+                    break
                 except TypeError:  # UnicodeDecodeError and its like want more
                     continue
-        return RuntimeError(str(reply[2])[:1000])
+        for name in [name for name in attributes if name[:1] != "_"]:
+            setattr(error, name, self.read(attributes[name]))
+        error._text, error._is_of_program = text, True  # type: ignore[attr-defined]
+        return error
 
     def call(self, target: Remote, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call an object of the program; lists and mappings that it changes are changed here too."""
+        given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         reply = self.request("call", self.written(target), self.written(args), self.written(kwargs))
-        result = self.value(reply)
-        for index, after in reply[2]:
-            _update(args[index], self.read(after))
-        return result
+        is_same = len(reply) > 1 and isinstance(reply[1], list) and reply[1][:1] == ["same"]
+        result = None if is_same else self.value(reply)
+        try:
+            for place, after in reply[2]:
+                _update(given[place], self.read(after))
+            return given[reply[1][1]] if is_same else result
+        except _UNREADABLE:
+            raise AnswerGone("bad_value") from None
 
     def operate(self, name: str, *args: Any) -> Any:
         """One of the operations that objects of the program take part in."""
-        return self.value(self.request("op", name, self.written(args)))
+        return self.value(self.request("op", name, self.written(args)), is_next=name == "next")
 
     def written(self, value: Any) -> Any:
-        """A value of the tests as it is sent."""
+        """A value of the tests as it is sent.
+
+        Raises:
+            Unsupported: For an object of the tests that the program cannot be given.
+        """
         return encoded(value, self._handle)
 
     def _handle(self, value: Any) -> list[Any]:
+        if type(value) is types.CoroutineType and value.cr_code is _coroutine.__code__ and value.cr_frame:
+            value = value.cr_frame.f_locals["remote"]
         if type(value) is Remote:
             return ["h", value._number]
         name = getattr(value, "__name__", "") if isinstance(value, (type, _BUILTIN)) else ""
@@ -219,41 +328,70 @@ class Client:
             return ["k", len(self.functions) - 1]
         if hasattr(value, "__iter__"):
             return ["g", *(self.written(item) for _, item in zip(range(MAX_ITEMS), value, strict=False))]
-        raise WireError(f"a test passes a {type(value).__name__}")
+        raise Unsupported(f"a test passes a {type(value).__name__}")
 
     def read(self, value: Any) -> Any:
         """A value of the program."""
         return decoded(value, self._found)
 
     def _found(self, tagged: list[Any]) -> Any:
-        if tagged[0] != "h" or not isinstance(tagged[1], int):
+        if tagged[0] != "h" or type(tagged[1]) is not int:
             raise WireError("unknown tag")
-        return Remote(self, tagged[1], str(tagged[2]))
+        plain = (self.read(tagged[4]),) if len(tagged) > 4 else ()
+        if tagged[2] == "coroutine":
+            return _coroutine(Remote(self, tagged[1]))
+        found = self.remotes.setdefault(tagged[1], Remote(self, tagged[1]))  # one object is one object here too
+        object.__setattr__(found, "_plain", plain)
+        return found
 
-    def names(self, described: dict[str, Any]) -> dict[str, Any]:
+    def names(self, described: dict[str, Any], classes: set[str]) -> dict[str, Any]:
         """What the program's names stand for in the tests.
 
         Modules of the standard library and their functions are the real ones, whatever the program has made of its own.
+
+        Args:
+            described (`dict[str, Any]`): what the program's process says of its names.
+            classes (`set[str]`): names that the tests treat as classes.
+
+        Raises:
+            AnswerGone: For a description that cannot be read.
         """
-        found: dict[str, Any] = {}
-        for name, value in described.items():
-            if name in SAFE_MODULES:
-                found[name] = importlib.import_module(name)
-            elif isinstance(value, list) and value and value[0] in ("M", "m"):
-                if value[1] in SAFE_MODULES:
-                    module = importlib.import_module(value[1])
-                    found[name] = module if value[0] == "M" else getattr(module, name)
-            elif isinstance(value, list) and value and value[0] == "h" and value[2] == "exception":
-                found[name] = self._exception_class(name, value[3])
-            else:
-                found[name] = self.read(value)
+        try:
+            return {name: self._named(name, value, described, classes) for name, value in described.items()}
+        except _UNREADABLE:
+            raise AnswerGone("bad_value") from None
+
+    def _named(self, name: str, value: Any, described: dict[str, Any], classes: set[str]) -> Any:
+        tag = value[0] if isinstance(value, list) and value else None
+        if tag in ("M", "m"):
+            if value[1] not in SAFE_MODULES:
+                raise WireError("no module of the standard library")
+            module = importlib.import_module(value[1])
+            return module if tag == "M" else getattr(module, value[2])
+        if tag == "h" and value[2] == "exception":
+            return self._exception_class(name, value[3], described)
+        found = self.read(value)
+        if tag == "h" and value[2] == "class" and name[0].isupper():
+            self.remotes[value[1]] = Remote(self, value[1], makes="yes" if name in classes else "maybe")
+            return self.remotes[value[1]]
         return found
 
-    def _exception_class(self, name: str, bases: list[str]) -> type[Exception]:
-        kinds = [getattr(builtins, base, None) for base in bases if isinstance(base, str)]
-        base = next((one for one in kinds if isinstance(one, type) and issubclass(one, Exception)), Exception)
-        self.exceptions[name] = type(name, (base,), {})
-        return self.exceptions[name]
+    def _exception_class(self, name: str, bases: list[str], described: dict[str, Any]) -> type[Exception]:
+        if name in self.exceptions:
+            return self.exceptions[name]
+        parent: Any = Exception
+        for base in bases[1:]:
+            stated = described.get(base)
+            kind = getattr(builtins, base, None)
+            if isinstance(stated, list) and stated[:1] == ["h"] and stated[2] == "exception" and base != name:
+                parent = self._exception_class(base, stated[3], {**described, name: None})
+                break
+            if isinstance(kind, type) and issubclass(kind, Exception):
+                parent = kind
+                break
+        made = type(name, (parent,), {"__str__": lambda error: getattr(error, "_text", Exception.__str__(error))})
+        self.exceptions[name] = made
+        return made
 
 
 def _update(old: Any, new: Any) -> None:

@@ -5,8 +5,6 @@ It is the first process of a PID namespace where there is one: when it ends, the
 
 from __future__ import annotations
 
-import ast
-import builtins
 import os
 import select
 import signal
@@ -16,12 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 from reward_funcs import _sandbox_layers as layers
+from reward_funcs import _sandbox_seccomp as seccomp
 from reward_funcs._sandbox_answer import Server, close_all_but, run_script
-from reward_funcs._sandbox_pytest import UnsupportedTest, collected
-from reward_funcs._sandbox_remote import AnswerGone, Client
-from reward_funcs._sandbox_wire import Channel, WireError
+from reward_funcs._sandbox_names import Uses, parsed, standard_names, uses_of
+from reward_funcs._sandbox_pytest import ProgramModule, UnsupportedTest, collected
+from reward_funcs._sandbox_remote import AnswerGone, Client, Remote, Unsupported, is_of_program
+from reward_funcs._sandbox_wire import ALARM, MAX_JOB, Channel, WireError, encoded, packed
 
-_BUILTINS = frozenset(dir(builtins))
+Test = Callable[[], list[Any]]
+MAX_PROCESSES = 16  # of one program, threads included
 
 
 class Settings:
@@ -48,13 +49,18 @@ class Settings:
         self.user = layers.spare_user(os.getpid())
 
 
-def run_job(job: Channel, settings: Settings) -> None:
-    """Start the program's process, read the job's data, and send a message for each test as it is done."""
+def run_job(job: Channel, settings: Settings, alarms: int) -> None:
+    """Start the program's process, read the job's data, and send a message for each test as it is done.
+
+    Args:
+        job (`Channel`): where the data come from; `["over", reason]` goes there at the end: what ends this process
+            earlier cannot be taken for the end of the tests.
+        settings (`Settings`): what holds for the job.
+        alarms (`int`): descriptor to which the deadline of each test is written, for whoever can end this process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if settings.scripts:
-        data = job.receive()
-        for index, text in enumerate(data["inputs"]):
-            job.send(["output", index, *_script(data["code"], text, settings, job)])
+        _run_scripts(job, settings)
         return
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -64,9 +70,10 @@ def run_job(job: Channel, settings: Settings) -> None:
     if settings.has_namespaces:
         layers.drop_user(layers.NOBODY)
         layers.die_with_parent()
-    layers.limit(memory_mb=2048, cpu_seconds=int(settings.total_timeout) + 2, processes=None, file_mb=0)
+    # well behind the deadline, whose verdict is the better one
+    layers.limit(memory_mb=2048, cpu_seconds=int(settings.total_timeout) + 10, processes=None, file_mb=0)
     layers.hide_memory()
-    _run_calls(job, Client(Channel(ours)), settings)
+    _run_calls(job, Client(Channel(ours)), settings, alarms)
 
 
 def _be_answer(sock: socket.socket, settings: Settings) -> None:
@@ -86,128 +93,180 @@ def enter_cell(settings: Settings, kept: list[int]) -> None:
     close_all_but(kept)
     os.setsid()
     if settings.has_namespaces:
-        layers.private_tmp(settings.user if settings.has_root else layers.NOBODY, 64)
+        layers.private_tmp(settings.user if settings.has_root else os.getuid(), 64)
     os.chdir(settings.directory)
     if settings.is_isolated:  # otherwise there is no library to read for another user where it is in this one's home
         layers.drop_user(settings.user)
     layers.die_with_parent()
     if settings.has_landlock:
-        layers.restrict_files(settings.readable, [settings.directory])
+        layers.restrict_files(settings.readable, [settings.directory, "/dev/null"])
     layers.limit(
         memory_mb=settings.memory_mb,
         cpu_seconds=int(settings.total_timeout) + 1,
-        # one user of its own for each program, or one for all that run at the same time; else it counts the user's own
-        processes=(16 if settings.has_root else 64) if settings.has_namespaces else None,
+        # each program has a user or a user namespace of its own; without them this counts the user's own processes
+        processes=MAX_PROCESSES if settings.has_namespaces else None,
         file_mb=32,
     )
+    if settings.is_isolated:
+        seccomp.refuse_calls()
     os.environ.clear()
 
 
-def _run_calls(job: Channel, client: Client, settings: Settings) -> None:
-    data = job.receive()
+def _run_calls(job: Channel, client: Client, settings: Settings, alarms: int) -> None:
+    data = job.receive(most=MAX_JOB)
     end = time.monotonic() + settings.total_timeout
-    client.deadline = time.monotonic() + settings.timeout
-    mode = data["mode"]
+
+    def begin() -> None:
+        client.deadline = min(end, time.monotonic() + settings.timeout)
+        os.write(alarms, ALARM.pack(client.deadline))
+
+    begin()
     try:
-        loaded = client.request("compile" if mode == "compile" else "load", data["code"])
-        if loaded[0] == "raise":
-            raise client.exception(loaded)
-        described = loaded[1] or {}
-        if not isinstance(described, dict):
-            raise AnswerGone("bad_value")
+        described = _loaded(data, client)
+    except _Failed as failed:
+        job.send(["failed", str(failed)])
+        return
     except AnswerGone as gone:
         job.send(["failed", gone.reason])
         return
-    except Exception as error:  # noqa: BLE001 - the program's own
-        job.send(["failed", "syntax_error" if isinstance(error, SyntaxError) else "error"])
-        return
-    job.send(["loaded"])
-    tests = {"asserts": _blocks, "calls": _method_calls, "pytest": _pytest}.get(mode, lambda *_: [])
-    for index, test in enumerate(tests(data, client, described)):
-        client.deadline = min(end, time.monotonic() + settings.timeout)
+    # the module of tests runs its own statements first, with the time of a test
+    tests = _TESTS[data["mode"]](data, client, described)
+    job.send(["tests", len(tests)])
+    for index, test in enumerate(tests):
+        begin()
         message, over = _judged(test)
         job.send([message[0], index, *message[1:]])
         if over or (data.get("stop") and message[0] == "verdict" and message[1] != "passed"):
+            break
+        if time.monotonic() >= end and index + 1 < len(tests):
+            job.send(["over", "timeout"])
             return
+    job.send(["over", "done"])
 
 
-def _judged(test: Callable[[], list[Any]]) -> tuple[list[Any], bool]:
-    """A test's message, and whether the program's process is gone."""
+class _Failed(Exception):
+    """The program cannot be loaded; the text says why."""
+
+
+def _loaded(data: dict[str, Any], client: Client) -> dict[str, Any]:
+    """Run the program, or compile it; what its process says of its names."""
+    reply = client.request("compile" if data["mode"] == "compile" else "load", data["code"])
+    if reply[0] == "raise":
+        names = reply[1] if len(reply) > 1 and isinstance(reply[1], list) else []
+        raise _Failed("syntax_error" if "SyntaxError" in names else "error")
+    described = reply[1] if len(reply) > 1 else None
+    if described is not None and not isinstance(described, dict):
+        raise AnswerGone("bad_value")
+    return described or {}
+
+
+def _judged(test: Test) -> tuple[list[Any], bool]:
+    """A test's message, and whether no other test can follow."""
     try:
         return test(), False
     except AnswerGone as gone:
         return ["verdict", gone.reason], True
-    except AssertionError:
-        return ["verdict", "wrong"], False
-    except (UnsupportedTest, WireError):
+    except Unsupported:
+        return ["verdict", "unsupported_test"], True
+    except UnsupportedTest:
         return ["verdict", "unsupported_test"], False
     except (Exception, SystemExit) as error:  # noqa: BLE001 - what the program raised, or what its value made of a test
+        if isinstance(error, AssertionError) and not is_of_program(error):
+            return ["verdict", "wrong"], False
         return ["verdict", "missing_name" if isinstance(error, NameError) else "error"], False
 
 
-def _blocks(data: dict[str, Any], client: Client, described: dict[str, Any]) -> list[Callable[[], list[Any]]]:
-    def one(code: str) -> Callable[[], list[Any]]:
+def _blocks(data: dict[str, Any], client: Client, described: dict[str, Any]) -> list[Test]:
+    """Blocks of statements: a text, or statements, an expression and the length of the value that is expected of it."""
+    blocks: list[list[Any]] = [[one, "", 0] if isinstance(one, str) else one for one in data["blocks"]]
+    texts = [f"{code}\n{value}" for code, value, _ in blocks]
+    uses = _uses(data, texts)
+
+    def one(code: str, value: str, most: int, text: str) -> Test:
         def run() -> list[Any]:
-            try:
-                compiled, used = compile(code, "<test>", "exec", dont_inherit=True), _names(code)
-            except (SyntaxError, ValueError, MemoryError, RecursionError):
+            if parsed(text) is None:
                 return ["verdict", "bad_test"]
-            exec(compiled, namespace(client, described, used))
-            return ["verdict", "passed"]
+            space = _namespace(client, described, uses)
+            exec(compile(code, "<test>", "exec", dont_inherit=True), space)
+            if not value:
+                return ["verdict", "passed"]
+            return _sent(eval(compile(value, "<test>", "eval", dont_inherit=True), space), most)
 
         return run
 
-    return [one(code) for code in data["blocks"]]
+    return [one(code, value, most, text) for (code, value, most), text in zip(blocks, texts, strict=True)]
 
 
-def namespace(client: Client, described: dict[str, Any], used: set[str]) -> dict[str, Any]:
-    """The names of the program that a test uses.
+def _sent(value: Any, most: int) -> list[Any]:
+    """A value for whoever knows the expected one; what cannot be that one is not sent."""
+    try:
+        message = ["value", encoded(value, _held)]
+        return message if len(packed(message)) <= most else ["verdict", "wrong"]
+    except (WireError, ValueError, RecursionError):
+        return ["verdict", "wrong"]
 
-    A name of Python's own, such as `abs`, counts as the program's only where the test uses nothing else of it:
-    otherwise a program could answer for the functions with which a test checks it.
+
+def _held(value: Any) -> Any:
+    """What an object of the program holds where it is an instance of a subclass of a plain type."""
+    if type(value) is Remote and value._plain:
+        return encoded(value._plain[0], _held)
+    raise WireError("no plain value")
+
+
+def _uses(data: dict[str, Any], texts: list[str]) -> Uses:
+    """What the tests use, as the job says it of all tests of the gold, or else what these say."""
+    if "entries" in data:
+        return Uses(frozenset(data["entries"]), frozenset(data["classes"]), False)
+    return uses_of(tree for tree in map(parsed, texts) if tree is not None)
+
+
+def _namespace(client: Client, described: dict[str, Any], uses: Uses) -> dict[str, Any]:
+    """The names that a test sees: those of the program, and Python's own where a test checks with them.
+
+    Otherwise a program could answer for the functions with which a test checks it.
     """
-    wanted = {name: value for name, value in described.items() if name in used}
-    own = {name: value for name, value in wanted.items() if name not in _BUILTINS}
-    return {"__name__": "tests", **client.names(own or wanted)}
+    names = standard_names(client.names(described, set(uses.classes)), uses)
+    ProgramModule.provide(names)
+
+    def type_of(value: Any, *rest: Any) -> Any:
+        return client.operate("type", value) if type(value) is Remote else type(value, *rest)
+
+    return {"type": type_of, **names, "__name__": "tests"}
 
 
-def _names(code: str) -> set[str]:
-    return {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+def _method_calls(data: dict[str, Any], client: Client, described: dict[str, Any]) -> list[Test]:
+    lengths = data.get("lengths") or [1 << 30] * len(data["inputs"])
 
-
-def _method_calls(data: dict[str, Any], client: Client, described: dict[str, Any]) -> list[Callable[[], list[Any]]]:
-    def one(arguments: Any) -> Callable[[], list[Any]]:
+    def one(arguments: Any, most: int) -> Test:
         def run() -> list[Any]:
             reply = client.request("method", data["entry"], arguments)
             if reply[0] == "raise":
-                raise client.exception(reply)
-            client.value(reply)  # what cannot be read is not passed on
-            return ["value", reply[1]]
+                client.value(reply)
+            if len(reply) < 2:
+                raise AnswerGone("bad_value")
+            # not even read here: whoever knows the expected value compares what was sent
+            return ["value", reply[1]] if len(packed(["value", reply[1]])) <= most else ["verdict", "wrong"]
 
         return run
 
-    return [one(arguments) for arguments in data["inputs"]]
+    return [one(arguments, most) for arguments, most in zip(data["inputs"], lengths, strict=True)]
 
 
-def _pytest(data: dict[str, Any], client: Client, described: dict[str, Any]) -> list[Callable[[], list[Any]]]:
+def _pytest(data: dict[str, Any], client: Client, described: dict[str, Any]) -> list[Test]:
     """The tests of a module that is written for pytest, without pytest."""
-    try:
-        space = namespace(client, described, _names(data["tests"]) | _imported(data["tests"]))
-        found = collected(data["tests"], space)
-    except (SyntaxError, ValueError):
+    if parsed(data["tests"]) is None:
         return [lambda: ["verdict", "bad_test"]]
-    except AnswerGone as gone:
-        reason = gone.reason
-        return [lambda: ["verdict", reason]]
-    except (UnsupportedTest, WireError):
-        return [lambda: ["verdict", "unsupported_test"]]
-    except Exception as error:  # noqa: BLE001 - a name that the program lacks, or what it raised
-        verdict = "missing_name" if isinstance(error, (NameError, ImportError)) else "error"
-        return [lambda: ["verdict", verdict]]
-    if not found:
-        return [lambda: ["verdict", "bad_test"]]
+    found: list[Callable[[], None]] = []
 
-    def one(test: Callable[[], None]) -> Callable[[], list[Any]]:
+    def collect() -> list[Any]:
+        found.extend(collected(data["tests"], _namespace(client, described, _uses(data, [data["tests"]]))))
+        return ["verdict", "" if found else "bad_test"]
+
+    message, _ = _judged(collect)
+    if message[1]:
+        return [lambda: message]
+
+    def one(test: Callable[[], None]) -> Test:
         def run() -> list[Any]:
             test()
             return ["verdict", "passed"]
@@ -217,19 +276,37 @@ def _pytest(data: dict[str, Any], client: Client, described: dict[str, Any]) -> 
     return [one(test) for test in found]
 
 
-def _imported(code: str) -> set[str]:
-    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
-    return {alias.name for node in nodes for alias in node.names}
+_TESTS: dict[str, Callable[[dict[str, Any], Client, dict[str, Any]], list[Test]]] = {
+    "asserts": _blocks,
+    "calls": _method_calls,
+    "pytest": _pytest,
+    "compile": lambda *_: [],
+}
 
 
-def _script(code: str, text: str, settings: Settings, job: Channel) -> tuple[str, str]:
+def _run_scripts(job: Channel, settings: Settings) -> None:
+    """Run the program anew for each input."""
+    data = job.receive(most=MAX_JOB)
+    end = time.monotonic() + settings.total_timeout
+    for index, text in enumerate(data["inputs"]):
+        output, reason = _script(data["code"], text, settings, min(end, time.monotonic() + settings.timeout))
+        try:
+            job.send(["output", index, output, reason])
+        except WireError:  # characters that take several bytes each on the way
+            job.send(["output", index, "", "output_limit"])
+        if time.monotonic() >= end and index + 1 < len(data["inputs"]):
+            job.send(["over", "timeout"])
+            return
+    job.send(["over", "done"])
+
+
+def _script(code: str, text: str, settings: Settings, deadline: float) -> tuple[str, str]:
     """What a program prints for an input, and `ok`, `error`, `timeout` or `output_limit`."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         _be_script(code, text, settings, writing)
     os.close(writing)
-    deadline = time.monotonic() + settings.timeout
     output, reason = _drained(reading, deadline, settings.output_bytes)
     if not reason:
         reason = _status(pid, deadline)

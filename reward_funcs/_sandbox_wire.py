@@ -18,11 +18,17 @@ from fractions import Fraction
 from typing import Any
 
 MAX_FRAME = 16 << 20  # bytes
+MAX_JOB = 256 << 20  # bytes of what the trainer's process and the tests send, which nobody hostile has written
+ALARM = struct.Struct("=d")  # a deadline, as of time.monotonic
 _LENGTH = struct.Struct("!I")
 _SMALL = 1 << 60
 
-# Types whose repr is read back by their constructor.
-_AS_TEXT: dict[str, type] = {"Decimal": Decimal, "Fraction": Fraction}
+# How values that are sent as text are read.
+_AS_TEXT: dict[str, Callable[[str], Any]] = {
+    "Decimal": Decimal,
+    "Fraction": lambda text: Fraction(*map(int, text.split("/"))),  # its own reader also takes 1e30000000
+}
+_TEXT_TYPES = {Decimal: "Decimal", Fraction: "Fraction"}
 _AS_ISO: dict[str, Any] = {"datetime": datetime, "date": date, "time": day_time}
 _LISTS: dict[str, Callable[..., Any]] = {"l": list, "t": tuple, "s": set, "f": frozenset, "q": deque}
 _DICTS: dict[str, Callable[..., Any]] = {"d": dict, "o": OrderedDict, "c": Counter, "e": dict}
@@ -85,9 +91,8 @@ def _rare(kind: type, value: Any) -> list[Any] | None:
         return ["r", *(encoded(part) for part in (value.start, value.stop, value.step))]
     if kind is timedelta:
         return ["D", value.days, value.seconds, value.microseconds]
-    for name, one in _AS_TEXT.items():
-        if kind is one:
-            return ["T", name, str(value)]
+    if kind in _TEXT_TYPES:
+        return ["T", _TEXT_TYPES[kind], str(value)]
     for name, one in _AS_ISO.items():
         if kind is one:
             return ["I", name, value.isoformat()]
@@ -137,14 +142,14 @@ def _decoded_rare(tag: str, value: list[Any], other: Callable[[list[Any]], Any] 
     return other(value)
 
 
-def packed(message: Any) -> bytes:
+def packed(message: Any, most: int = MAX_FRAME) -> bytes:
     """A frame: four bytes of length, then JSON.
 
     Raises:
-        WireError: For a frame above `MAX_FRAME`.
+        WireError: For a frame above `most` bytes.
     """
-    data = json.dumps(message, separators=(",", ":")).encode()
-    if len(data) > MAX_FRAME:
+    data = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    if len(data) > most:
         raise WireError("the message is too long")
     return _LENGTH.pack(len(data)) + data
 
@@ -156,7 +161,7 @@ def loaded(data: bytes) -> Any:
         WireError: For bytes that are not JSON.
     """
     try:
-        return json.loads(data)
+        return json.loads(data.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         raise WireError("not JSON") from None
 
@@ -171,19 +176,21 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Any, most: int = MAX_FRAME) -> None:
         """Send one message.
 
         Raises:
             OSError: When the other side is gone.
+            WireError: For a message above `most` bytes.
         """
-        self.sock.sendall(packed(message))
+        self.sock.sendall(packed(message, most))
 
-    def receive(self, deadline: float | None = None) -> Any:
+    def receive(self, deadline: float | None = None, most: int = MAX_FRAME) -> Any:
         """The next message.
 
         Args:
             deadline (`float`, *optional*): a time of `time.monotonic`.
+            most (`int`, *optional*, defaults to `MAX_FRAME`): bytes of the longest message that is taken.
 
         Raises:
             EOFError: When the other side has closed.
@@ -191,7 +198,7 @@ class Channel:
             WireError: For a frame that is too long or is not JSON.
         """
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size, deadline))
-        if length > MAX_FRAME:
+        if length > most:
             raise WireError("the message is too long")
         return loaded(self._exactly(length, deadline))
 

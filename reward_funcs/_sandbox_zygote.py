@@ -37,24 +37,36 @@ def _readable() -> list[str]:
     return list(dict.fromkeys([own, "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", *_DEVICES]))
 
 
+def _hidden() -> list[str]:
+    """Directories of installed packages within those that a program sees."""
+    library = sysconfig.get_paths()["stdlib"]
+    paths = [f"{library}/site-packages", f"{library}/dist-packages"]
+    return [*paths, "/usr/lib/python3/dist-packages"]
+
+
 def _isolated(outer: str) -> dict[str, object]:
     """Enter what the kernel allows; the settings say what was possible."""
     from reward_funcs import _sandbox_layers as layers
+    from reward_funcs import _sandbox_seccomp as seccomp
 
-    found: dict[str, object] = {"layers": [], "has_namespaces": False, "has_root": False, "readable": _readable()}
-    names: list[str] = []
-    if outer == "embedded":
-        names = layers.become_alone()
-        if names:
-            layers.enter_small_root(_readable())
-            found["has_namespaces"] = True
-            found["has_root"] = os.getuid() == 0 and "user" not in names
-            names += ["pid", "root", *(["uid"] if found["has_root"] else [])]
-    elif outer == "bubblewrap":
-        names = ["bubblewrap", "network", "pid", "mount"]
-    found["is_isolated"] = outer != "none"
-    found["has_landlock"] = outer != "none" and layers.landlock_version() > 0
-    found["layers"] = [*names, *(["landlock"] if found["has_landlock"] else []), "rlimits"]
+    found: dict[str, object] = {"layers": ["rlimits"], "has_namespaces": False, "readable": _readable()}
+    if outer == "none":
+        return found
+    if outer == "bubblewrap" and (os.getppid() != 1 or os.getpid() > 9):
+        raise OSError("bwrap gave no PID namespace of its own")
+    if not seccomp.is_available():
+        raise OSError("no filter of system calls (seccomp) here: programs could leave data for each other")
+    names = layers.become_alone()
+    if not names:
+        raise OSError("the kernel gives this user no namespaces of its own")
+    has_users = "user" not in names and layers.knows_spare_users()
+    found["processes"] = os.open("/proc", os.O_PATH)
+    layers.enter_small_root(_readable(), _hidden())
+    found["has_namespaces"] = found["is_isolated"] = True
+    found["has_root"] = has_users
+    found["has_landlock"] = layers.landlock_version() > 0
+    names += ["pid", "root", *(["uid"] if has_users else []), *(["landlock"] if found["has_landlock"] else [])]
+    found["layers"] = [*(["bubblewrap"] if outer == "bubblewrap" else []), *names, "seccomp", "rlimits"]
     return found
 
 
@@ -91,8 +103,7 @@ def _serve(control: socket.socket, settings: dict[str, object]) -> None:
         except TimeoutError:
             continue
         if not header:
-            for pid in children:
-                os.kill(pid, signal.SIGKILL)
+            _wait_for(children)
             return
         pid = os.fork()
         if pid == 0:
@@ -108,6 +119,18 @@ def _serve(control: socket.socket, settings: dict[str, object]) -> None:
             os.close(number)
 
 
+def _wait_for(children: set[int]) -> None:
+    """Let supervisors end their programs and remove what these have left, now that nobody waits for them."""
+    deadline = time.monotonic() + 2 * _GRACE
+    while children and time.monotonic() < deadline:
+        for pid in list(children):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                children.discard(pid)
+        time.sleep(0.005)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+
+
 def _supervise(sock: socket.socket, values: dict[str, object]) -> None:
     """Run one job in a process of its own and end whatever it has started."""
     from reward_funcs import _sandbox_layers as layers
@@ -118,21 +141,26 @@ def _supervise(sock: socket.socket, values: dict[str, object]) -> None:
     layers.adopt_orphans()
     directory = None
     if not values["has_namespaces"]:
-        directory = tempfile.mkdtemp(prefix="answer-")
+        directory = tempfile.mkdtemp(prefix=f"answer-{os.getppid()}-")
         values["directory"] = directory
-    else:
+    elif values.get("has_root"):
         layers.unshare(layers.CLONE_NEWPID)
+    else:
+        # a user namespace for each program: the kernel counts its processes apart from those of the others
+        layers.become_user_alone(layers.CLONE_NEWPID, int(str(values["processes"])))
+        layers.die_with_parent()
     settings = Settings(values)
-    if directory is not None and os.geteuid() == 0 and settings.is_isolated:
-        os.chown(directory, settings.user, settings.user)
+    reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
+            os.close(reading)
             layers.die_with_parent()
-            run_job(Channel(sock), settings)
+            run_job(Channel(sock), settings, writing)
         finally:
             os._exit(0)
-    reason = "timeout" if _is_late(pid, sock, settings.total_timeout + _GRACE) else "done"
+    os.close(writing)
+    reason = "timeout" if _is_late(pid, sock, settings.total_timeout + _GRACE, reading) else "done"
     _kill(pid)
     _sweep()
     if directory is not None:
@@ -143,22 +171,39 @@ def _supervise(sock: socket.socket, values: dict[str, object]) -> None:
         pass
 
 
-def _is_late(pid: int, sock: socket.socket, seconds: float) -> bool:
-    """Wait for a process, the deadline, or the caller to close its end; True for the deadline."""
-    deadline = time.monotonic() + seconds
+def _is_late(pid: int, sock: socket.socket, seconds: float, alarms: int) -> bool:
+    """Wait for a process, a deadline, or the caller to close its end; True for a deadline.
+
+    The process of the tests sends the deadline of each test, since it may be stuck in one call of the C library.
+    """
+    from reward_funcs._sandbox_wire import ALARM
+
+    end = deadline = time.monotonic() + seconds
+    descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1
     poll = select.poll()
-    if not hasattr(os, "pidfd_open"):
-        while time.monotonic() < deadline:
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                return False
-            time.sleep(0.005)
-        return True
-    descriptor = os.pidfd_open(pid)
-    poll.register(descriptor, select.POLLIN)
     poll.register(sock, select.POLLHUP)
-    ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-    os.close(descriptor)
-    return not ready
+    poll.register(alarms, select.POLLIN)
+    if descriptor >= 0:
+        poll.register(descriptor, select.POLLIN)
+    try:
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            ready = dict(poll.poll((left if descriptor >= 0 else min(left, 0.005)) * 1000))
+            if descriptor in ready or sock.fileno() in ready:
+                return False
+            if descriptor < 0 and os.waitpid(pid, os.WNOHANG)[0]:
+                return False
+            if alarms in ready:
+                data = os.read(alarms, 4096)
+                if not data:
+                    poll.unregister(alarms)  # the process is about to end
+                else:
+                    deadline = min(end, ALARM.unpack(data[-ALARM.size :])[0] + _GRACE / 4)
+            elif time.monotonic() >= deadline:
+                return True
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _kill(pid: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -11,30 +12,89 @@ from typing import Any, Literal
 from reward_funcs._code_tests import BAD_VERDICTS, KINDS, GoldTests, gold_tests
 from reward_funcs.base import Batch, Grade, Reward, check_flag, check_name, check_setting
 from reward_funcs.extract import after_think
-from reward_funcs.format import _code_blocks
-from reward_funcs.sandbox import Job, Outcome, Sandbox, shared_sandbox
+from reward_funcs.format import _language
+from reward_funcs.sandbox import Job, LocalSandbox, Outcome, Sandbox, shared_sandbox
 
 LANGUAGES = ("python",)
-MAX_ROUNDS = 4  # how often a program is started anew for the tests behind one that ended it
+_FENCE = re.compile(
+    r"(?P<before>[ \t]*(?:(?:>[ \t]?|[-*+][ \t]+|\d+[.)][ \t]+)[ \t]*)*)(?P<marks>`{3,}|~{3,})(?P<info>.*)"
+)
+_QUOTE, _INDENT = re.compile(r"[ \t]*>[ \t]?"), re.compile(r"^[ \t\u00a0]+", re.MULTILINE)
+_QUOTED_TAG, _MASK = re.compile(r"""(["'])[^"'\n]*</?think>[^"'\n]*\1"""), "\ue000"
+_INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b"))
+MIN_SECONDS = 0.05  # of what is left for a program, below which it is not started anew
+_NOT_JUDGED = ("no_sandbox", "bad_reply", "too_large", *BAD_VERDICTS)
 
 
 def last_code_block(text: str, language: str = "python") -> str | None:
-    r"""The last closed fenced block behind the think block that names the language or none, `None` without one.
+    r"""The last fenced block behind the think block that names the language, or else the last that names none.
+
+    A fence within a list or a quotation counts, and so does a last one that is never closed: a program that was cut
+    off fails its tests, and one that is whole has only lost its fence.
 
     Args:
         text (`str`): a completion.
         language (`str`, *optional*, defaults to `"python"`): the language; `py` and `python3` are Python too.
 
+    Returns:
+        `str | None`: the program, without the indentation of its fence; `None` without a block.
+
     Example:
 
     ```python
-    >>> last_code_block("It is:\n```python\nx = 1\n```\nRun it:\n```bash\npython x.py\n```")
+    >>> last_code_block("It is:\n```python\nx = 1\n```\nIt prints:\n```\n1\n```\nRun it:\n```bash\npython x.py\n```")
     'x = 1'
 
     ```
     """
-    blocks = [code for named, code in _code_blocks(after_think(text))[0] if named in ("", language)]
-    return blocks[-1] if blocks else None
+    # a tag in quotation marks is a text of the program, and ends no thought
+    visible = after_think(_QUOTED_TAG.sub(lambda match: match.group().replace("<", _MASK), text)).replace(_MASK, "<")
+    blocks = _blocks(visible)
+    named = [code for label, code in blocks if label == language] or [code for label, code in blocks if not label]
+    return named[-1] if named else None
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """Language and content of each block, of an open one at the end too."""
+    blocks: list[tuple[str, str]] = []
+    before, marks, label, content = "", "", "", [""]
+    for line in text.split("\n"):
+        match = _FENCE.match(line)
+        if not marks:
+            # backticks further on are code within the line
+            if match and not (match["marks"][0] == "`" and "`" in match["info"]):
+                before, marks, label, content = match["before"], match["marks"], _language(_clean(match["info"])), []
+            continue
+        inner = _unquoted(line, before)
+        if inner.strip().startswith(marks) and not inner.strip(marks[0] + " \t\r") and _indent(inner) < 4:
+            blocks.append((label, _program(content)))
+            marks = ""
+        else:
+            content.append(inner)
+    if marks:
+        last = content[-1].rstrip() if content else ""
+        blocks.append((label, _program([*content[:-1], last.removesuffix(marks)])))
+    return blocks
+
+
+def _unquoted(line: str, before: str) -> str:
+    """A line without what stands in front of its fence: the marks of a quotation, the indentation of a list."""
+    for _ in range(before.count(">")):
+        line = _QUOTE.sub("", line, count=1)
+    width = len(before.rpartition(">")[2].removeprefix(" ")) if ">" in before else len(before)
+    return line[min(width, _indent(line)) :]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def _clean(text: str) -> str:
+    return text.translate(_INVISIBLE)
+
+
+def _program(lines: list[str]) -> str:
+    return _INDENT.sub(lambda match: match.group().replace("\u00a0", " "), "\n".join(lines).lstrip("\ufeff\u200b"))
 
 
 class CodeReward(Reward):
@@ -55,7 +115,7 @@ class CodeReward(Reward):
             otherwise a program is stopped at the first test that it fails.
         timeout (`float`, *optional*, defaults to 5.0): seconds for one test.
         total_timeout (`float`, *optional*, defaults to 30.0): seconds for one program with all its tests.
-        memory (`int`, *optional*, defaults to 1024): address space of a program in MiB.
+        memory (`int`, *optional*, defaults to 1024): address space of each process of a program in MiB.
         tolerance (`float`, *optional*, defaults to 0.0): relative and absolute difference up to which numbers are the
             same in outputs (`stdio`) and floating-point results (`functional`); the other kinds compare as written.
         allow_unsafe (`bool`, *optional*, defaults to `False`): whether to run programs where nothing isolates them.
@@ -114,11 +174,22 @@ class CodeReward(Reward):
         self.allow_unsafe = check_flag("allow_unsafe", allow_unsafe)
         self.num_workers = None if num_workers is None else check_setting("num_workers", num_workers, 1, whole=True)
         self.solution_column = check_name("solution_column", solution_column)
+        if self.timeout > self.total_timeout:
+            raise ValueError(
+                f"timeout={timeout!r}: it must be at most total_timeout={total_timeout!r}, which holds for all tests "
+                "of a program; raise total_timeout"
+            )
+        if sandbox is not None and not (hasattr(sandbox, "run") and hasattr(sandbox, "close")):
+            raise ValueError(
+                f"sandbox={sandbox!r:.80}: it must have the methods run(jobs) and close(); pass a LocalSandbox or an "
+                "HTTPSandbox, or leave it out"
+            )
         self.sandbox = sandbox
 
     def grade(self, batch: Batch) -> list[Grade]:
         """One grade for each completion; the reason is `passed`, `partly_passed`, the first verdict that is not
-        `passed`, `no_code`, `syntax_error`, `bad_gold`, `bad_test`, `unsupported_test` or `no_sandbox`."""
+        `passed`, `no_code`, `syntax_error`, `bad_gold`, `bad_test`, `unsupported_test`, `too_large`, `bad_reply` or
+        `no_sandbox`."""
         golds = batch.column(self.solution_column, needed_by=self.__name__, argument="solution_column")
         codes = batch.each_text(("code/last_block", self.language), lambda text: last_code_block(text, self.language))
         tests = [self._tests(gold) for gold in golds]
@@ -141,77 +212,120 @@ class CodeReward(Reward):
         return found if found is None or self.kind in (None, found.kind) else None
 
     def _graded(self, keys: Sequence[tuple[str, _Key]]) -> list[Grade]:
-        verdicts: list[list[str]] = [[] for _ in keys]
-        ends: list[str] = [""] * len(keys)  # why no further test is run
-        for _ in range(MAX_ROUNDS):
-            left = [index for index, end in enumerate(ends) if not end]
+        works = [_Work(code, key.tests, self.total_timeout) for code, key in keys]
+        while True:
+            left = [work for work in works if not work.end]
             if not left:
-                break
-            jobs = [self._job(keys[index], len(verdicts[index])) for index in left]
-            for index, outcome in zip(left, self._run(jobs), strict=True):
-                ends[index] = self._add(verdicts[index], keys[index][1].tests, outcome)
-        return [self._grade(one, end, key[1].tests) for one, end, key in zip(verdicts, ends, keys, strict=True)]
+                return [self._grade(work) for work in works]
+            jobs = [work.job(stop=not self.partial_credit, tolerance=self.tolerance) for work in left]
+            for work, outcome in zip(left, self._run(jobs), strict=True):
+                work.add(outcome, goes_on=self.partial_credit, tolerance=self.tolerance)
 
-    def _job(self, key: tuple[str, _Key], start: int) -> Job:
-        return key[1].tests.job(key[0], start, stop=not self.partial_credit, tolerance=self.tolerance)
-
-    def _add(self, verdicts: list[str], tests: GoldTests, outcome: Outcome | None) -> str:
-        """Add an outcome's verdicts; why the rest is not run, empty where it is to be."""
-        if outcome is None:
-            return "no_sandbox"
-        if outcome.failed:
-            return outcome.failed
-        start = len(verdicts)
-        verdicts += [tests.verdict(message, start, self.tolerance) for message in outcome.messages]
-        if outcome.end == "timeout":
-            return "timeout"
-        # pytest's module is run once, and holds as many tests as it has shown
-        is_over = len(verdicts) >= len(tests.items) or tests.kind == "pytest" or not self.partial_credit
-        return "done" if is_over or len(verdicts) == start else ""
-
-    def _grade(self, verdicts: list[str], end: str, tests: GoldTests) -> Grade:
+    def _grade(self, work: _Work) -> Grade:
+        verdicts, end, tests = work.verdicts, work.end, work.tests
         if end == "no_sandbox":
             self._warn()
+        if end in _NOT_JUDGED:
             return Grade(None, end)
         bad = next((verdict for verdict in verdicts if verdict in BAD_VERDICTS), None)
         if bad is not None:
             return Grade(None, bad, ", ".join(verdicts))
-        missing = max(0, len(tests.items) - len(verdicts)) or int(tests.kind == "pytest" and end != "done")
-        rest = end if end not in ("", "done") else "not_run"
-        listed = [*verdicts, *[rest] * missing] or [rest]
+        # how many tests a module for pytest has is only known once it has been run
+        total = max(work.num_tests, 1) if tests.kind == "pytest" else len(tests.items)
+        rest = end if end != "done" else "not_run"
+        listed = [*verdicts, *[rest] * (total - len(verdicts))]
         share = listed.count("passed") / len(listed)
-        if share == 1:
+        if share == 1 and end == "done":
             return Grade(1.0, "passed", ", ".join(listed))
-        first = next(verdict for verdict in listed if verdict != "passed")
-        if self.partial_credit and share:
+        first = next((verdict for verdict in listed if verdict != "passed"), rest)
+        if self.partial_credit and 0 < share < 1:
             return Grade(share, "partly_passed", ", ".join(listed))
         return Grade(0.0, first, ", ".join(listed))
 
     def _run(self, jobs: Sequence[Job]) -> list[Outcome | None]:
-        sandbox = self.sandbox or shared_sandbox(
+        return self._used().run(jobs)
+
+    def _used(self) -> Sandbox:
+        return self.sandbox or shared_sandbox(
             timeout=self.timeout,
             total_timeout=self.total_timeout,
             memory=self.memory,
             num_workers=self.num_workers,
             allow_unsafe=self.allow_unsafe,
         )
-        return sandbox.run(jobs)
 
     def _warn(self) -> None:
         if getattr(self, "_has_warned_of_sandbox", False):
             return
         self._has_warned_of_sandbox = True
-        warnings.warn(
-            f"{self.__name__} cannot isolate programs on this machine, so its rewards are None; install bubblewrap, "
-            "run as root, allow user namespaces, or pass allow_unsafe=True where nothing can be lost "
-            "(reward_funcs.sandbox.sandbox_report() says what is missing)",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        used = self._used()
+        report = used.report() if isinstance(used, LocalSandbox) else None
+        if report is None or report.is_isolated or not report.problem:
+            text = "got no outcome from its sandbox for some programs, so their rewards are None; see whether it runs"
+        else:
+            text = (
+                f"cannot isolate programs on this machine ({report.problem}), so its rewards are None; install "
+                "bubblewrap, run as root, allow user namespaces, or pass allow_unsafe=True where nothing can be lost"
+            )
+        warnings.warn(f"{self.__name__} {text}", RuntimeWarning, stacklevel=2)
 
     def ideal(self, gold: Any) -> str | None:
         """`None`: tests say what a program must do, and not what it is."""
         return None
+
+
+class _Work:
+    """One program with its tests, of which some have been run."""
+
+    def __init__(self, code: str, tests: GoldTests, seconds: float) -> None:
+        self.code, self.tests, self.seconds = code, tests, seconds
+        self.verdicts: list[str] = []
+        self.num_tests = -1
+        self.end = tests.problem  # why no further test is run; empty where some are
+
+    def job(self, *, stop: bool, tolerance: float) -> Job:
+        """The job for the tests that are left, in the time that is left."""
+        start = len(self.verdicts)
+        return self.tests.job(self.code, start, stop=stop, tolerance=tolerance, seconds=self.seconds)
+
+    def add(self, outcome: Outcome | None, *, goes_on: bool, tolerance: float) -> None:
+        """Add what came out; with `goes_on` the program is started anew behind a test that has ended it."""
+        start = len(self.verdicts)
+        if outcome is None:
+            self.end = "no_sandbox"
+        elif outcome.failed:
+            self.end = outcome.failed
+        elif self.tests.kind == "pytest" and outcome.end == "done" and outcome.num_tests < len(outcome.messages):
+            self.end = "bad_reply"
+        elif not all(self._is_message(one, index) for index, one in enumerate(outcome.messages)):
+            self.end = "bad_reply"
+        else:
+            self.verdicts += [self.tests.verdict(message, start, tolerance) for message in outcome.messages]
+            self.num_tests = outcome.num_tests
+            self.seconds -= outcome.seconds
+            self.end = self._ended(outcome, start, goes_on=goes_on)
+
+    def _is_message(self, message: Any, index: int) -> bool:
+        start = len(self.verdicts)
+        if not isinstance(message, list) or len(message) < 2 or message[1] != index:
+            return False
+        if self.tests.kind != "pytest" and start + index >= len(self.tests.items):
+            return False
+        return self.tests.is_message([message[0], start + index, *message[2:]], start + index)
+
+    def _ended(self, outcome: Outcome, start: int, *, goes_on: bool) -> str:
+        end, left = outcome.end, len(self.tests.items) - len(self.verdicts)
+        if self.tests.kind == "pytest":  # the module is run once
+            is_whole = end == "done" and len(self.verdicts) == self.num_tests
+            return "done" if is_whole else end if end != "done" else "not_run"
+        if not goes_on:
+            return "done" if end in ("done", "stopped") else end
+        if end in ("timeout", "crash") and left:
+            self.verdicts.append(end)  # of the test that was being run
+            left -= 1
+        if not left or self.seconds < MIN_SECONDS:
+            return "done" if not left else "timeout"
+        return "" if len(self.verdicts) > start else "done"
 
 
 class _Key:

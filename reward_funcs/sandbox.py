@@ -7,11 +7,9 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -20,17 +18,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+from reward_funcs import _sandbox_start as starting
 from reward_funcs import _sandbox_wire as wire
-from reward_funcs import _sandbox_zygote
+from reward_funcs._sandbox_start import START_SECONDS, SandboxError
 from reward_funcs._settings import check_flag, check_setting
 
 ISOLATIONS = ("bubblewrap", "embedded", "none")
-START_SECONDS = 60.0  # for an interpreter to start on a machine that is busy
 _LATE = 15.0  # beyond the deadlines that the sandbox keeps itself
-
-
-class SandboxError(RuntimeError):
-    """The sandbox cannot start, or has died."""
 
 
 class SandboxReport(NamedTuple):
@@ -40,6 +34,8 @@ class SandboxReport(NamedTuple):
         isolation (`str`): `"bubblewrap"`, `"embedded"` or `"none"`.
         layers (`tuple[str, ...]`): what is in force, such as `"network"`, `"pid"`, `"mount"`, `"uid"`, `"landlock"`.
         problem (`str`): why there is no isolation; empty where there is.
+
+    Each layer is one that a program run as a probe has met, or that the same call of the kernel has set up.
     """
 
     isolation: str
@@ -59,14 +55,17 @@ class Job:
     Args:
         mode (`str`): `"asserts"`, `"calls"`, `"pytest"`, `"stdio"` or `"compile"`.
         code (`str`): the program.
-        data (`dict[str, Any]`): what the mode needs: `blocks`, `entry` and `inputs`, `tests`, or `inputs`.
+        data (`dict[str, Any]`): what the mode needs: `blocks`, `entry` and `inputs`, `tests`, or `inputs`. `seconds`
+            shortens the time of the whole program.
         goes_on (`Callable`, *optional*): called with each test's message; False ends the job.
+        judged (`Callable`, *optional*): turns each test's message into the one that is kept, as soon as it is here.
     """
 
     mode: str
     code: str
     data: dict[str, Any] = field(default_factory=dict)
     goes_on: Callable[[list[Any]], bool] | None = None
+    judged: Callable[[list[Any]], list[Any]] | None = None
 
 
 @dataclass
@@ -78,12 +77,17 @@ class Outcome:
             `["value", index, value]` or `["output", index, text, reason]`.
         failed (`str`): why the program could not be loaded: `syntax_error`, `error`, `timeout`, `crash`, `bad_value`,
             `too_large`; empty where it was.
-        end (`str`): `done`, `timeout`, or `stopped` where `goes_on` ended it.
+        end (`str`): `done` where every test had its turn, `timeout`, `crash` where the process of the tests has ended
+            before, or `stopped` where `goes_on` ended it.
+        num_tests (`int`): how many tests there are, -1 where that is not known.
+        seconds (`float`): how long the program ran with its tests.
     """
 
     messages: list[list[Any]] = field(default_factory=list)
     failed: str = ""
     end: str = ""
+    num_tests: int = -1
+    seconds: float = 0.0
 
 
 class Sandbox(Protocol):
@@ -102,8 +106,9 @@ class _Running:
     def __init__(self, index: int, job: Job, sock: socket.socket, payload: bytes, seconds: float) -> None:
         self.index, self.job, self.sock = index, job, sock
         self.outbox, self.inbox = memoryview(payload), bytearray()
-        self.deadline = time.monotonic() + seconds
-        self.outcome = Outcome()
+        self.start = time.monotonic()
+        self.deadline = self.start + seconds
+        self.outcome, self.over = Outcome(), ""
 
     def write(self) -> bool:
         """Send what the socket takes; False when nothing is left, or nobody reads."""
@@ -140,15 +145,24 @@ class _Running:
         except wire.WireError:  # the tests' process was killed while it wrote
             self.outcome.end = "timeout"
             return False
-        if message[0] == "end":
-            self.outcome.end = message[1]
+        kind, outcome = message[0], self.outcome
+        if kind == "end":
+            # the supervisor only knows that the process of the tests has ended, and not whether it was done
+            ended = self.over or ("done" if outcome.failed else "crash")
+            outcome.end = ended if message[1] == "done" else message[1]
+            outcome.seconds = time.monotonic() - self.start
             return False
-        if message[0] == "failed":
-            self.outcome.failed = message[1]
-        elif message[0] != "loaded":
-            self.outcome.messages.append(message)
-            if self.job.goes_on is not None and not self.job.goes_on(message):
-                self.outcome.end = "stopped"
+        if kind == "over":
+            self.over = message[1]
+        elif kind == "tests":
+            outcome.num_tests = message[1]
+        elif kind == "failed":
+            outcome.failed = message[1]
+        else:
+            kept = message if self.job.judged is None else self.job.judged(message)
+            outcome.messages.append(kept)
+            if self.job.goes_on is not None and not self.job.goes_on(kept):
+                outcome.end = "stopped"
                 return False
         return True
 
@@ -236,23 +250,29 @@ class LocalSandbox:
         with self._lock:
             left = list(range(len(jobs)))
             for _ in range(2):  # once more for what was running when the sandbox died
-                if not left or not (self._started().is_isolated or self.allow_unsafe):
+                if not left or not (self._started().is_isolated or (self.allow_unsafe and self._control)):
                     break
                 try:
-                    self._run(jobs, left, outcomes)
+                    self._run(jobs, left, outcomes, (self.timeout, self.total_timeout))
                 except (SandboxError, OSError):
                     self._stop()
                 left = [index for index in left if outcomes[index] is None]
         return outcomes
 
-    def _run(self, jobs: Sequence[Job], wanted: Sequence[int], outcomes: list[Outcome | None]) -> None:
+    def _run(
+        self,
+        jobs: Sequence[Job],
+        wanted: Sequence[int],
+        outcomes: list[Outcome | None],
+        seconds: tuple[float, float],
+    ) -> None:
         waiting, running = deque(wanted), 0
         with selectors.DefaultSelector() as selector:
             try:
                 while waiting or running:
                     while waiting and running < self.num_workers:
                         index = waiting.popleft()
-                        one = self._hand_over(index, jobs[index], outcomes)
+                        one = self._hand_over(index, jobs[index], outcomes, seconds)
                         if one is not None:
                             selector.register(one.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, one)
                             running += 1
@@ -280,16 +300,19 @@ class LocalSandbox:
             raise SandboxError("a supervisor does not answer")
         return ended
 
-    def _hand_over(self, index: int, job: Job, outcomes: list[Outcome | None]) -> _Running | None:
+    def _hand_over(
+        self, index: int, job: Job, outcomes: list[Outcome | None], seconds: tuple[float, float]
+    ) -> _Running | None:
         assert self._control is not None
         try:
-            payload = wire.packed({"mode": job.mode, "code": _clean(job.code), **job.data})
+            payload = wire.packed({"mode": job.mode, "code": _clean(job.code), **job.data}, wire.MAX_JOB)
         except wire.WireError:
             outcomes[index] = Outcome(failed="too_large", end="done")
             return None
+        total = min(seconds[1], float(job.data.get("seconds", seconds[1])))
         header = {
-            "timeout": self.timeout,
-            "total_timeout": self.total_timeout,
+            "timeout": seconds[0],
+            "total_timeout": total,
             "memory_mb": self.memory,
             "output_bytes": self.output_limit,
             "scripts": job.mode == "stdio",
@@ -303,7 +326,7 @@ class LocalSandbox:
         finally:
             theirs.close()
         ours.setblocking(False)
-        return _Running(index, job, ours, payload, self.total_timeout + _LATE)
+        return _Running(index, job, ours, payload, total + _LATE)
 
     def _started(self) -> SandboxReport:
         """Start the process that programs are forked from, unless it runs."""
@@ -328,7 +351,7 @@ class LocalSandbox:
         ours, theirs = socket.socketpair()
         try:
             self._zygote = subprocess.Popen(
-                _command(isolation, theirs.fileno()),
+                starting.command(isolation, theirs.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -343,20 +366,47 @@ class LocalSandbox:
         finally:
             theirs.close()
         self._control = ours
-        hello = _line(ours)
-        if "error" in hello or (isolation == "embedded" and not hello["has_namespaces"]):
+        hello = starting.first_message(ours)
+        if "error" in hello:
             self._stop()
-            raise SandboxError(hello.get("error", "the kernel gives this user no namespaces of its own"))
-        return tuple(hello["layers"])
+            raise SandboxError(hello["error"])
+        try:
+            return self._probed(isolation, hello["layers"])
+        except (SandboxError, OSError) as error:
+            self._stop()
+            raise SandboxError(str(error)) from None
+
+    def _probed(self, isolation: str, layers: list[str]) -> tuple[str, ...]:
+        """Run programs that try every layer; those of the layers that hold."""
+        marker = os.path.abspath(__file__)
+        found: list[Outcome | None] = [None, None]
+        with starting.listening() as port:
+            asked = json.dumps([port, marker, os.getuid(), self.memory << 20])
+            jobs = [
+                Job("stdio", starting.PROBE, {"inputs": [asked]}),
+                Job("asserts", "def f(): return 1", {"blocks": ["assert f() == 1"]}),
+            ]
+            self._run(jobs, [0, 1], found, (START_SECONDS, START_SECONDS))
+        script, calls = found
+        if script is None or calls is None or calls.messages != [["verdict", 0, "passed"]] or not script.messages:
+            raise SandboxError("a program that was run as a probe did not end well")
+        _, _, text, reason = script.messages[0]
+        held = json.loads(text) if reason == "ok" else {}
+        lost = sorted(starting.NEEDED - {name for name in held if held[name]}) if isolation != "none" else []
+        if lost:
+            raise SandboxError(f"a program that was run as a probe was not kept apart: {', '.join(lost)}")
+        return tuple(name for name in layers if held.get(name, True))
 
     def _stop(self) -> None:
         if self._control is not None:
+            with contextlib.suppress(OSError):  # a fork of this process may hold the socket too
+                self._control.shutdown(socket.SHUT_RDWR)
             self._control.close()
             self._control = None
         if self._zygote is not None:
             # it ends its programs when the socket is closed; they end with it if it does not
             try:
-                self._zygote.wait(timeout=2)
+                self._zygote.wait(timeout=6)
             except subprocess.TimeoutExpired:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._zygote.pid, signal.SIGKILL)
@@ -384,41 +434,6 @@ class LocalSandbox:
 
 def _clean(code: str) -> str:
     return code.encode("utf-8", "replace").decode("utf-8")  # lone surrogates
-
-
-def _command(isolation: str, descriptor: int) -> list[str]:
-    program = os.path.abspath(_sandbox_zygote.__file__)
-    # the interpreter itself and not that of a virtual environment, whose packages are no business of a program
-    python = os.path.realpath(sys.executable)
-    command = [python, "-P", "-S", "-s", program, str(descriptor), isolation]
-    if isolation != "bubblewrap":
-        return command
-    found = shutil.which("bwrap")
-    if found is None:
-        raise SandboxError("bwrap is not installed")
-    shown = [os.path.dirname(os.path.dirname(python)), os.path.dirname(program)]
-    shown += ["/usr", "/lib", "/lib64", "/bin"]
-    binds = [word for path in dict.fromkeys(shown) if os.path.exists(path) for word in ("--ro-bind", path, path)]
-    apart = ["--unshare-all", "--die-with-parent", "--new-session", "--dev", "/dev", "--proc", "/proc"]
-    return [found, *apart, *binds, "--tmpfs", "/tmp", "--chdir", "/", "--", *command]
-
-
-def _line(sock: socket.socket) -> dict[str, Any]:
-    """The first message of the process that programs are forked from."""
-    sock.settimeout(START_SECONDS)
-    data = b""
-    try:
-        while not data.endswith(b"\n"):
-            part = sock.recv(4096)
-            if not part:
-                return {"error": "the process that starts programs ended at once"}
-            data += part
-    except OSError as error:
-        return {"error": f"the process that starts programs does not answer ({type(error).__name__})"}
-    finally:
-        sock.settimeout(None)
-    hello: dict[str, Any] = wire.loaded(data)
-    return hello
 
 
 _shared: dict[tuple[Any, ...], LocalSandbox] = {}

@@ -102,8 +102,8 @@ LIES = {
     "prints_passed": "print('passed\\n1 passed in 0.01s\\nOK')\ndef double(x): return 0",
 }
 
-# Those that look for the tests: what they find they would return.
-READS = {
+# Those that look for the tests or for files: each would return the right answer if it found them.
+_READS = {
     "frames": (
         "import sys\ndef double(x):\n    f = sys._getframe()\n    while f:\n        if '8731' in repr(f.f_locals) + "
         "repr(f.f_globals.keys()): return 8730\n        f = f.f_back\n    return 0"
@@ -144,8 +144,9 @@ READS = {
         "import os\ndef double(x):\n    os.link('/lib/x86_64-linux-gnu/libc.so.6', '/tmp/c')\n    return 8730"
     ),
     "environment": "import os\ndef double(x): return 8730 if os.environ else 0",
-    "shared_memory": "import os\ndef double(x): return 8730 if os.listdir('/dev/shm') is not None else 0",
+    "shared_memory": "import os\ndef double(x): return 8730 if os.listdir('/dev/shm') else 0",
 }
+READS = {name: code.replace("8730", "2 * x") for name, code in _READS.items()}
 
 # Those that reach out; each would return the right answer if it could.
 REACHES = {

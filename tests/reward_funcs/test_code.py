@@ -4,14 +4,18 @@
 import json
 import pickle
 import warnings
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from datasets_builders.sources import humaneval, mbpp
-from reward_funcs._code_tests import gold_tests, same_output, same_result
+from reward_funcs._code_tests import equals_literal, gold_tests, same_output, same_result
+from reward_funcs._sandbox_wire import encoded
 from reward_funcs.code import CodeCompilesReward, CodeReward, code_compiles_reward, last_code_block
-from reward_funcs.sandbox import Outcome, sandbox_report
+from reward_funcs.sandbox import LocalSandbox, Outcome, sandbox_report
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_isolation = pytest.mark.skipif(not sandbox_report().is_isolated, reason="nothing isolates programs here")
@@ -191,6 +195,33 @@ def test_the_last_block_behind_the_think_block_counts():
     assert last_code_block(text) == "c = 1"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        fenced("x = 1") + "\nIt prints:\n```\n4\n```",
+        "1. Do:\n\n    ```python\n    x = 1\n    ```",
+        "> ```python\n> x = 1\n> ```",
+        fenced("\ufeffx = 1"),
+        "```python\nx = 1",
+        "```python\nx = 1```",
+        "```python\u200b\nx = 1\n```",
+    ],
+    ids=["output_behind", "in_a_list", "quoted", "byte_order_mark", "never_closed", "closed_in_the_line", "zero_width"],
+)
+def test_a_program_is_found_in_its_fence(text):
+    assert last_code_block(text) == "x = 1"
+
+
+@pytest.mark.parametrize("tag", ["<think>", "</think>"])
+def test_a_tag_in_a_text_of_the_program_ends_no_thought(tag):
+    assert last_code_block(fenced(f"s = '{tag}'")) == f"s = '{tag}'"
+
+
+def test_a_fence_in_a_docstring_closes_no_block():
+    code = 'def f():\n    """\n    ```\n    f()\n    ```\n    """\n    return 1'
+    assert last_code_block(fenced(code)) == code
+
+
 def test_without_isolation_there_is_one_warning_and_none():
     class Nothing:
         def run(self, jobs):
@@ -200,11 +231,17 @@ def test_without_isolation_there_is_one_warning_and_none():
             pass
 
     reward, counted = CodeReward(sandbox=Nothing()), {}
-    with pytest.warns(RuntimeWarning, match="cannot isolate programs on this machine"):
+    with pytest.warns(RuntimeWarning, match="got no outcome from its sandbox"):
         assert reward([fenced(RIGHT)] * 2, solution=[ASSERTS] * 2, log_metric=counted.__setitem__) == [None, None]
     assert counted == {"code_reward/none/no_sandbox": 2.0}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        assert reward([fenced(RIGHT)], solution=[ASSERTS]) == [None]
+
+
+def test_a_machine_that_isolates_nothing_is_named_with_what_is_missing():
+    reward = CodeReward(sandbox=LocalSandbox(isolation="none"))
+    with pytest.warns(RuntimeWarning, match=r"cannot isolate programs on this machine \(isolation='none' needs"):
         assert reward([fenced(RIGHT)], solution=[ASSERTS]) == [None]
 
 
@@ -219,9 +256,13 @@ def test_expected_outputs_do_not_leave_the_process():
         def close(self):
             pass
 
-    golds = [{"inputs": ["1"], "outputs": ["8731"]}, {"fn_name": "f", "inputs": [[1]], "outputs": [8731]}]
-    assert CodeReward(sandbox=Keeps())([fenced("a")] * 2, solution=golds) == [0.0, 0.0]
-    assert len(jobs) == 2
+    golds = [
+        {"inputs": ["1"], "outputs": ["8731"]},
+        {"fn_name": "f", "inputs": [[1]], "outputs": [8731]},
+        {"asserts": ["assert f(1) == 8731", "x = 3\nassert {'a': (8731,)} == f(x)"]},
+    ]
+    assert CodeReward(sandbox=Keeps())([fenced("a")] * 3, solution=golds) == [0.0, 0.0, 0.0]
+    assert len(jobs) == 3
     assert all("8731" not in json.dumps([job.code, job.data]) for job in jobs)
 
 
@@ -259,7 +300,19 @@ def test_outputs_are_compared_word_by_word(output, expected, tolerance, same):
     ],
 )  # fmt: skip
 def test_results_are_compared_as_json(value, expected, tolerance, same):
-    assert same_result(value, expected, tolerance) is same
+    assert same_result(encoded(value), expected, tolerance) is same
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        (1, True), (1.0, 1), ((1, [2]), (1, [2])), ([1], (1,)), ({1, 2}, {2, 1}), (frozenset({1}), {1}), ({1}, [1]),
+        ({"a": [1]}, {"a": [1]}), (Counter("aab"), {"a": 2, "b": 1}), ({"a": 1, "b": 2}, {"a": 1}), (None, False),
+        (b"a", b"a"), (Decimal("1.0"), 1), (Fraction(1, 2), 0.5), (2**80, 2**80), (range(2), [0, 1]), ([1, 2], [1]),
+    ],
+)  # fmt: skip
+def test_a_value_equals_a_literal_where_python_says_so(value, literal):
+    assert equals_literal(encoded(value), literal) is (value == literal)
 
 
 @pytest.mark.parametrize(
@@ -274,6 +327,8 @@ def test_results_are_compared_as_json(value, expected, tolerance, same):
         ({"memory": 1.5}, "memory=1.5: it must be a whole number"),
         ({"tolerance": 1}, "tolerance=1: it must be"),
         ({"partial_credit": 1}, "partial_credit=1: it must be True or False"),
+        ({"timeout": 10, "total_timeout": 1}, "timeout=10: it must be at most total_timeout=1"),
+        ({"sandbox": 5}, "sandbox=5: it must have the methods run"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(settings, message):

@@ -57,7 +57,19 @@ def test_a_failure_that_passes_is_tried_again(server):
     assert reward_of(server, (503, b""), (429, b""), (200, RIGHT)) == 1.0
 
 
-@pytest.mark.filterwarnings("ignore:.*cannot isolate:RuntimeWarning")
+def test_a_module_for_pytest_has_passed_when_the_service_says_how_many_tests_there_were(server):
+    gold = {"pytest": "def test_one(): assert f() == 1\n\ndef test_two(): assert f() == 1"}
+    reward = CodeReward(sandbox=HTTPSandbox(server.url), partial_credit=True)
+    passed = [["verdict", 0, "passed"], ["verdict", 1, "passed"]]
+    replies = [(passed, "done", 2), (passed[:1], "crash", 2), (passed[:1], "done", 2), (passed, "done", -1)]
+    server.replies[:] = [
+        (200, json.dumps({"messages": messages, "failed": "", "end": end, "num_tests": number}).encode())
+        for messages, end, number in replies
+    ]
+    assert [reward(["```\nx = 1\n```"], solution=[gold])[0] for _ in replies] == [1.0, 0.5, 0.5, None]
+
+
+@pytest.mark.filterwarnings("ignore:.*got no outcome:RuntimeWarning")
 @pytest.mark.parametrize(
     "reply",
     [
@@ -66,6 +78,11 @@ def test_a_failure_that_passes_is_tried_again(server):
         (200, []),
         (200, {"end": "done"}),
         (200, {**RIGHT, "messages": [["output", 5, "", "ok"]]}),
+        (200, {**RIGHT, "messages": [["output", 0, "1", "ok"], ["output", 1, "1", "ok"]]}),
+        (200, {**RIGHT, "messages": [["value", 0, 8731]]}),
+        (200, {**RIGHT, "messages": [[["output"], 0, "", "ok"]]}),
+        (200, {**RIGHT, "num_tests": "1"}),
+        (200, {**RIGHT, "seconds": -1}),
     ],
     ids=repr,
 )
