@@ -169,6 +169,20 @@ def data_table() -> str:
     return "\n".join(lines)
 
 
+def outside_table() -> str:
+    """Programs a second in the sandbox, and items a second of an endpoint that takes a tenth of a second."""
+    code, judge = load("code.json"), load("judge.json")
+    lines = ["| work | rate |", "|---|---|"]
+    for kind, rate in code["programs_per_second"].items():
+        lines.append(f"| `code_reward`, {kind}, one trivial test a program | {rate['mean']:.0f} programs/s |")
+    settings = judge["settings"]
+    slowest = max(run["endpoint_seconds"] for run in judge["runs"])
+    cached = max(run["cached_ms_single"] for run in judge["runs"])
+    work = f"{settings['items']:,} items, {settings['concurrency']} at a time, {settings['latency']} s each"
+    lines.append(f"| `HTTPJudge`, {work} | {slowest:.1f} s in all; an item from the cache {cached:.2f} ms |")
+    return "\n".join(lines)
+
+
 def section() -> str:
     parts = [
         "**It learns.** SmolLM2-135M, LoRA, two-digit additions:",
@@ -181,6 +195,9 @@ def section() -> str:
         rewards_table(),
         "Answers that hang other graders (power towers, factorials, deep nesting):",
         hostile_table(),
+        "**Programs and judges** (`benchmarks/bench_code.py`, `bench_judge.py`, "
+        f"{load('code.json')['machine']['device']}):",
+        outside_table(),
         f"**Data sets** (`benchmarks/bench_data.py`, {load('data.json')['machine']['device']}):",
         data_table(),
     ]
