@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import sys
 import time
@@ -81,7 +82,7 @@ def _left(figures: Mapping[str, float]) -> str | None:
 
 
 COLUMNS = (
-    _Column("reward", 15, _reward, 9),
+    _Column("reward", 15, _reward, 10),
     _Column("loss", 8, _number("loss"), 1),
     _Column("KL/seq", 7, _number("policy/kl_ref_sequence"), 8),
     _Column("KL/token", 8, _number("kl"), 8),
@@ -123,14 +124,15 @@ class RichTable(TrainerCallback):
     def __init__(self, name: str = "PPO", file: TextIO | None = None) -> None:
         self.name = name
         self.file = file
-        self._columns: tuple[_Column, ...] = ()
+        self._columns: tuple[_Column, ...] = ()  # of all logs so far
+        self._shown: tuple[_Column, ...] = ()  # those that fitted the terminal, under the last titles
         self._num_rows = 0
         self._screen: _Screen | None = None
         self._clock = _Clock()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.close()
-        self._columns, self._num_rows = (), 0
+        self._columns, self._shown, self._num_rows = (), (), 0
         if state.is_world_process_zero:
             self._clock.start(state.global_step)
             self._screen = _open_screen(self.file or sys.stderr, self.name, state.global_step, state.max_steps)
@@ -142,29 +144,32 @@ class RichTable(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if self._screen is None or not logs or "train_runtime" in logs:
             return
-        figures = {key: float(value) for key, value in logs.items() if isinstance(value, (int, float))}
+        figures = {key: _as_float(value) for key, value in logs.items() if isinstance(value, (int, float))}
         if not _is_training(figures):
-            self._screen.write(self._evaluation(state.global_step, figures))
+            self._screen.write(_in_words(state.global_step, figures))
             return
         figures |= self._clock.figures(state.global_step, state.max_steps, figures.get("num_tokens"))
-        self._columns = self._columns or _columns_of(figures)
-        cells = {column.title: column.read(figures) or NOT_KNOWN for column in self._columns}
-        step = f"{state.global_step}/{state.max_steps}"
-        if not self._screen.is_terminal:
+        columns = _columns_of(figures, self._columns)
+        cells = {column.title: column.read(figures) or NOT_KNOWN for column in columns}
+        if self._screen.is_terminal:
+            alarm = any(not math.isfinite(figures.get(key, 0.0)) for key in ("loss", "reward"))
+            self._write_row(state, columns, cells, "bold red" if alarm else "")
+        else:
             told = _SEPARATOR.join(f"{title} {text}" for title, text in cells.items() if text != NOT_KNOWN)
-            self._screen.write(f"{self.name} step {step}{_SEPARATOR}{told}")
-            return
-        columns = _that_fit(self._columns, self._screen.width - 2 * len(step) - len(_SEPARATOR))
-        if self._num_rows % HEADER_EVERY == 0:
-            self._screen.write(_row("step", state.max_steps, columns, {c.title: c.title for c in columns}), "bold")
-        self._num_rows += 1
-        alarm = any(not math.isfinite(value) for key, value in figures.items() if key in ("loss", "reward"))
-        self._screen.write(_row(step, state.max_steps, columns, cells), "bold red" if alarm else "")
+            self._screen.write(f"{self.name} step {state.global_step}/{state.max_steps}{_SEPARATOR}{told}")
+        self._columns = columns
 
-    def _evaluation(self, step: int, figures: Mapping[str, float]) -> str:
-        shown = {key.removeprefix(f"{EVALUATION}/").removeprefix(f"{EVALUATION}_"): v for key, v in figures.items()}
-        told = _SEPARATOR.join(f"{key} {_short(value, 3)}" for key, value in shown.items() if key not in _NOT_SHOWN)
-        return f"evaluation at step {step}: {told}"
+    def _write_row(self, state: Any, columns: tuple[_Column, ...], cells: Mapping[str, str], style: str) -> None:
+        """The row under its titles, which come again after many rows and where the columns are others."""
+        assert self._screen is not None
+        width = 2 * len(str(state.max_steps)) + 1
+        shown = _that_fit(columns, self._screen.width - width)
+        if shown != self._shown or self._num_rows % HEADER_EVERY == 0:
+            self._screen.write(_row("step", width, shown, {c.title: c.title for c in shown}), "bold")
+            self._num_rows = 0
+        self._shown = shown
+        self._num_rows += 1
+        self._screen.write(_row(f"{state.global_step}/{state.max_steps}", width, shown, cells), style)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.close()
@@ -180,16 +185,29 @@ class RichTable(TrainerCallback):
 _NOT_SHOWN = ("epoch", "step", "runtime", "samples_per_second", "steps_per_second", "num_tokens", "step_time")
 
 
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return math.inf if value > 0 else -math.inf
+
+
 def _is_training(figures: Mapping[str, float]) -> bool:
-    return any(not key.startswith(EVALUATION) and key not in ("epoch", "step") for key in figures)
+    """Whether a log is one of training: others, an evaluation's say, hold nothing that has a column."""
+    return any(column.read(figures) is not None for column in COLUMNS)
 
 
-def _columns_of(figures: Mapping[str, float]) -> tuple[_Column, ...]:
-    """The columns that the first log has figures for; the loss only where there is no reward."""
-    found = [column for column in COLUMNS if column.read(figures) is not None or column.title in ("left", "tokens/s")]
+def _in_words(step: int, figures: Mapping[str, float]) -> str:
+    shown = {key.removeprefix(f"{EVALUATION}/").removeprefix(f"{EVALUATION}_"): v for key, v in figures.items()}
+    told = _SEPARATOR.join(f"{key} {_short(value, 3)}" for key, value in shown.items() if key not in _NOT_SHOWN)
+    return f"{'evaluation at ' if any(key.startswith(EVALUATION) for key in figures) else ''}step {step}: {told}"
+
+
+def _columns_of(figures: Mapping[str, float], before: tuple[_Column, ...]) -> tuple[_Column, ...]:
+    """The columns that this log or an earlier one has figures for; the loss only where there is no reward."""
+    always = ("left", "tokens/s") if "num_tokens" in figures else ("left",)
+    found = [c for c in COLUMNS if c in before or c.title in always or c.read(figures) is not None]
     has_reward = any(column.title == "reward" for column in found)
-    if "num_tokens" not in figures:
-        found = [column for column in found if column.title != "tokens/s"]
     return tuple(column for column in found if not (has_reward and column.title == "loss"))
 
 
@@ -200,8 +218,8 @@ def _that_fit(columns: tuple[_Column, ...], width: int) -> tuple[_Column, ...]:
     return tuple(kept)
 
 
-def _row(step: str, max_steps: int, columns: tuple[_Column, ...], cells: Mapping[str, str]) -> str:
-    parts = [step.rjust(2 * len(str(max_steps)) + 1)]
+def _row(step: str, width: int, columns: tuple[_Column, ...], cells: Mapping[str, str]) -> str:
+    parts = [step.rjust(width)]
     return _SEPARATOR.join([*parts, *(cells[column.title].rjust(column.width) for column in columns)])
 
 
@@ -283,6 +301,7 @@ class _Terminal(_Screen):
         self.progress = Progress(*texts, TimeElapsedColumn(), TextColumn("elapsed,"), left, console=self.console)
         self.task = self.progress.add_task(name, total=max_steps, completed=step, left="?")
         self.progress.start()
+        atexit.register(self.close)  # an error of a trainer that does not close it must not leave the cursor hidden
 
     @property
     def width(self) -> int:
@@ -295,6 +314,7 @@ class _Terminal(_Screen):
         self.progress.update(self.task, completed=step, left="?" if left is None else _seconds(left))
 
     def close(self) -> None:
+        atexit.unregister(self.close)
         self.progress.stop()
 
 

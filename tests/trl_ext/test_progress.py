@@ -91,7 +91,7 @@ def test_a_narrow_terminal_leaves_the_least_telling_columns_out(clock, monkeypat
     file = Terminal()
     _run(RichTable("PPO", file), clock, [PPO_LOG])
     lines = _lines(file.getvalue())
-    assert lines[0].split() == "step reward KL/seq EV left".split()
+    assert lines[0].split() == "step reward KL/seq EV length left".split()
     assert all(len(line) <= 60 for line in lines)
 
 
@@ -185,3 +185,55 @@ def test_without_rich_a_terminal_gets_plain_lines(clock, monkeypatch):
     file = Terminal()
     _run(RichTable("PPO", file), clock, [PPO_LOG])
     assert file.getvalue().startswith("PPO step 1/10  reward 0.531")
+
+
+def test_the_titles_stay_right_while_the_steps_get_more_digits(clock, monkeypatch):
+    for width in range(50, 125, 3):
+        monkeypatch.setenv("COLUMNS", str(width))
+        file = Terminal()
+        _run(RichTable("PPO", file), clock, [{**PPO_LOG, "kl": 0.5}] * 12, first_step=990, max_steps=1500)
+        lines = _lines(file.getvalue())
+        assert sum(line.split()[0] == "step" for line in lines) == 1
+        titles = lines[0].split()[1:]
+        cells = [line.replace(" ± ", "±").replace(" GiB", "").split()[1:] for line in lines[1:]]
+        assert all(len(row) == len(titles) for row in cells)
+        assert "reward" in titles
+
+
+def test_columns_that_come_later_get_titles(clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    file = Terminal()
+    _run(RichTable("GRPO", file), clock, [{"reward": 0.5}, {"reward": 0.5, "kl": 0.25}, {"reward": 0.75}])
+    rows = [line.split() for line in _lines(file.getvalue())]
+    assert rows[0] == "step reward memory left".split() and rows[2] == "step reward KL/token memory left".split()
+    assert rows[3][2] == "0.250" and rows[4][1:3] == ["0.750", "-"]
+
+
+def test_a_log_without_training_figures_comes_first_and_hides_nothing(clock):
+    file = io.StringIO()
+    _run(RichTable("PPO", file), clock, [{"val/pass@1": 0.5, "epoch": 1}, PPO_LOG])
+    first, second = file.getvalue().splitlines()
+    assert first == "step 1: val/pass@1 0.500"
+    assert second.startswith("PPO step 2/10  reward 0.531 ± 0.40")
+
+
+def test_an_integer_that_no_float_holds_does_not_end_the_run(clock):
+    file = io.StringIO()
+    _run(RichTable("PPO", file), clock, [{"reward": 0.5, "seen": 10**400}, {"reward": -(10**400)}])
+    assert [line.split()[4] for line in file.getvalue().splitlines()] == ["0.500", "-inf"]
+
+
+def test_a_process_that_ends_without_closing_shows_the_cursor_again():
+    import subprocess
+    import sys
+
+    code = (
+        "import io; from types import SimpleNamespace as N; from trl_ext.progress import RichTable\n"
+        "class T(io.TextIOWrapper):\n    def isatty(self): return True\n"
+        "import sys; table = RichTable('PPO', T(sys.stdout.buffer, write_through=True))\n"
+        "table.on_train_begin(None, N(global_step=0, is_world_process_zero=True, max_steps=3), None)\n"
+        "raise SystemExit(0)\n"
+    )
+    environment = {"TERM": "xterm-256color", "PATH": "/usr/bin:/bin"}
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, timeout=120).stdout
+    assert b"\x1b[?25l" in shown and shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l")
