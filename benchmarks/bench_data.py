@@ -11,9 +11,10 @@ with other spaces and 1 % with one other word. Each of the two runs is a process
 what the first has cached; memory is the highest sum over the process and its workers (proportional set size, in which
 pages that processes share count once). Streams are read to their end, from files of conversations of about 10 kB.
 
-`hub` alone reads parquet as from the Hub, through a server on this machine that answers requests for ranges of a file:
-groups of 1,000 rows, one row group of all rows, and rows of 1 MB. Each is read by a process of its own, whose highest
-resident memory the kernel tells (VmHWM), with that of the process before the first row, most of it imports.
+`hub` alone reads parquet and JSON as from the Hub, through a server on this machine that answers requests for ranges of
+a file, and from the disk: usual files, and the worst ones, of which a page, a dictionary, a footer or a row is large.
+Each is read by a process of its own, whose highest resident memory the kernel tells (VmHWM), with that of the process
+before the first row, most of it imports.
 """
 
 import argparse
@@ -158,35 +159,95 @@ def write_conversations(folder: Path, seed: int, size: int) -> list[Path]:
     return [lines, table]
 
 
-# Of the files that are read as from the Hub: share of `--hub-mib`, words of a reply, rows of a row group (0 for all).
+# Of the files that are read as from the Hub: share of `--hub-mib`, bytes of a row, and how they are written. The last
+# ones are as bad as they come: pages, dictionaries, footers and rows that any reader must hold whole.
 HUB_FILES = {
-    "groups of 1,000 rows": (1.0, 1500, 1000),
-    "one row group": (0.35, 1500, 0),
-    "rows of 1 MB": (0.5, 150_000, 0),
+    "groups of 1,000 rows": ("groups.parquet", 1.0, 10_000),
+    "one row group": ("group.parquet", 0.35, 10_000),
+    "rows of 1 MB, nine to a page": ("nine.parquet", 0.5, 1_000_000),
+    "rows of 5 MB among 500 short ones": ("mixed.parquet", 0.2, 5_000_000),
+    "JSON Lines, rows of 2 MB": ("rows.jsonl", 0.3, 2_000_000),
+    "JSON list, rows of 8 MB": ("list.json", 0.45, 8_000_000),
+    "rows of 100 kB, 1,024 to a page": ("page.parquet", 0.5, 100_000),
+    "rows of 1 MB, all in one page": ("page.parquet", 0.5, 1_000_000),
+    "one dictionary of 20,000 texts": ("dictionary.parquet", 1.0, 10_000),
+    "1,000 columns beside it, 200 groups": ("columns.parquet", 0.06, 3_000),
+    "JSON list, rows of 50 MB": ("list.json", 0.3, 50_000_000),
 }
 
 
-def write_hub_file(file: Path, seed: int, size: int, words: int, group: int) -> dict[str, int]:
-    """Write conversations of `words` words as parquet of about `size` bytes; its rows, groups and largest group."""
+class Texts:
+    """Text of random words, as fast as it is needed: parts of one text of some MB."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        known = [
+            "".join(self.draw.choices("abcdefghijklmnopqrstuvwxyz", k=self.draw.randint(2, 9))) for _ in range(20_000)
+        ]
+        self.text = " ".join(self.draw.choices(known, k=1_000_000))
+
+    def __call__(self, length: int) -> str:
+        parts = []
+        while length > 0:
+            start = self.draw.randrange(len(self.text) // 2)
+            parts.append(self.text[start : start + min(length, len(self.text) // 2)])
+            length -= len(parts[-1])
+        return "".join(parts)
+
+
+def conversations(texts: Texts, lengths: list[int]) -> Any:
+    """A table in the columns of Tulu 3 of one chunk a column, with replies of these lengths."""
     import pyarrow
+
+    turns = [[("user", f"{texts.draw.random()} {texts(200)}"), ("assistant", texts(length))] for length in lengths]
+    messages = [[{"role": role, "content": text} for role, text in row] for row in turns]
+    rows = [{"id": f"r{index}", "messages": row, "source": "s"} for index, row in enumerate(messages)]
+    return pyarrow.Table.from_pylist(rows).combine_chunks()
+
+
+def write_hub_file(file: Path, seed: int, size: int, length: int) -> dict[str, int]:
+    """Write rows of `length` bytes, `size` in all, as the name of the file says; facts of the file."""
     import pyarrow.parquet
 
-    draw = random.Random(seed)
-    known = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(20_000)]
-    tables, length = [], 0
-    while length < size:
-        rows = []
-        for index in range(max(1, 10_000_000 // (7 * words))):
-            turns = [(role, " ".join(draw.choices(known, k=n))) for role, n in (("user", 100), ("assistant", words))]
-            messages = [{"role": role, "content": text} for role, text in turns]
-            rows.append({"id": f"r{len(tables)}-{index}", "messages": messages, "source": "s"})
-            length += sum(len(text) for _, text in turns)
-        tables.append(pyarrow.Table.from_pylist(rows))
-    table = pyarrow.concat_tables(tables)
-    pyarrow.parquet.write_table(table, file, row_group_size=group or table.num_rows)
+    texts, count = Texts(seed), max(2, size // length)
+    if file.suffix != ".parquet":
+        write_code(file, texts, count, length)
+        return {"file_mib": file.stat().st_size >> 20}
+    options: dict[str, Any] = {"row_group_size": 10**9}
+    if file.stem in ("groups", "group", "nine"):
+        each = 9 if file.stem == "nine" else 1000
+        table = pyarrow.concat_tables(conversations(texts, [length] * each) for _ in range(-(-count // each)))
+        options = {"row_group_size": 1000} if file.stem == "groups" else options
+    elif file.stem == "mixed":
+        parts = [part for _ in range(count) for part in ([100] * 500, [length])]
+        table = pyarrow.concat_tables(conversations(texts, part) for part in parts)
+    elif file.stem == "dictionary":
+        few = conversations(texts, [length] * 20_000)
+        table = few.take([texts.draw.randrange(20_000) for _ in range(count)]).combine_chunks()
+        options["dictionary_pagesize_limit"] = 1 << 30
+    else:
+        table = conversations(texts, [length] * count)
+    if file.stem == "columns":
+        for index in range(1000):
+            table = table.append_column(f"c{index}", pyarrow.array(range(count)))
+        options = {"row_group_size": -(-count // 200)}
+    pyarrow.parquet.write_table(table, file, **options)
     facts = pyarrow.parquet.read_metadata(file)
     groups = [facts.row_group(index).total_byte_size for index in range(facts.num_row_groups)]
     return {"file_mib": file.stat().st_size >> 20, "row_groups": len(groups), "largest_group_mib": max(groups) >> 20}
+
+
+def write_code(file: Path, texts: Texts, count: int, length: int) -> None:
+    """Write rows in the columns of Klear's code, with tests of `length` bytes, as JSON Lines or as one list."""
+    is_list = file.suffix == ".json"
+    with file.open("w", encoding="utf-8") as out:
+        for index in range(count):
+            tests = json.dumps({"inputs": [texts(length // 2)], "outputs": [texts(length // 2)]})
+            row = {"hash": str(index), "ability": "code", "data_source": "coder1_longcot"}
+            row |= {"prompt": [{"role": "user", "content": f"Problem {index}?"}]}
+            row |= {"reward_model": {"ground_truth": tests, "style": "rule"}}
+            out.write(("[" if not index else ",") * is_list + json.dumps(row) + "\n")
+        out.write("]" * is_list)
 
 
 class Ranges(BaseHTTPRequestHandler):
@@ -233,16 +294,22 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def hub_streams(args: argparse.Namespace) -> dict[str, Any]:
-    """Figures of each file of `HUB_FILES`, read as from the Hub."""
+    """Figures of each file of `HUB_FILES`, read as from the Hub, and the memory of the same file on the disk."""
     found = {}
     with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as address:
-        for name, (share, words, group) in HUB_FILES.items():
-            file = Path(folder) / f"{words}-{group}.parquet"
-            facts = write_hub_file(file, args.seed, int(share * args.hub_mib * 2**20), words, group)
-            url = f"{address}/{file.name}"
-            found[name] = facts | run_child(args, url, Path(folder) / "cache", "--hub-child")
+        for name, (file_name, _, length) in HUB_FILES.items():
+            file, cache = Path(folder) / file_name, Path(folder) / "cache"
+            command = [sys.executable, __file__, "--seed", str(args.seed), "--hub-mib", str(args.hub_mib)]
+            # in a process of its own: what it takes to write a file is not there when it is read
+            written = subprocess.run(
+                [*command, "--hub-file", name, str(file)], check=True, capture_output=True, text=True
+            )
+            facts = json.loads(written.stdout) | run_child(args, f"{address}/{file.name}", cache, "--hub-child")
+            local = run_child(args, file, cache, "--hub-child")
+            found[name] = facts | {"bytes_of_a_row": length, "local_resident_mib": local["resident_mib"]}
+            print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
             file.unlink()
-            shutil.rmtree(Path(folder) / "cache", ignore_errors=True)
+            shutil.rmtree(cache, ignore_errors=True)
     return found
 
 
@@ -252,10 +319,14 @@ def resident_mib() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) >> 10
 
 
-def hub_child(url: str) -> None:
-    """Read a stream to its end by the way of the Hub and print how much memory that took."""
-    source = replace(BUILDERS["tulu_3"], path="parquet", data_files=url, revision=None)
-    dataset = build_with_report(source, streaming=True).dataset
+def hub_child(place: str) -> None:
+    """Read a stream to its end by the way of the Hub, or from a file, and print how much memory that took."""
+    name, builder = ("tulu_3", "parquet") if place.endswith(".parquet") else ("klear_code", "json")
+    if "://" in place:
+        source = replace(BUILDERS[name], path=builder, data_files=place, revision=None)
+        dataset = build_with_report(source, streaming=True).dataset
+    else:
+        dataset = build_with_report(name, local_path=place, streaming=True).dataset
     before, start = resident_mib(), time.perf_counter()
     count = sum(1 for _ in dataset)
     seconds = time.perf_counter() - start
@@ -324,6 +395,7 @@ def main() -> None:
         "--hub-mib", type=int, default=1024, help="size of the largest file that is read as from the Hub"
     )
     parser.add_argument("--hub-child", help=argparse.SUPPRESS)
+    parser.add_argument("--hub-file", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--stream-child", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -332,6 +404,11 @@ def main() -> None:
         return
     if args.stream_child:
         stream_child(args.stream_child)
+        return
+    if args.hub_file:
+        name, place = args.hub_file
+        _, share, length = HUB_FILES[name]
+        print(json.dumps(write_hub_file(Path(place), args.seed, int(share * args.hub_mib * 2**20), length)))
         return
     if args.hub_child:
         hub_child(args.hub_child)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from datasets_builders.schema import prompt_text
-
 BATCH = 1000
 
 Columns = dict[str, list[Any]]
@@ -137,8 +135,3 @@ def _clear(report: dict[str, Any]) -> None:
             _clear(count)
         else:
             report[name] = 0
-
-
-def user_text(prompt: Any) -> str:
-    """What the user says in a prompt: all of a text, the user's turns of a conversation."""
-    return prompt if isinstance(prompt, str) else prompt_text({"prompt": prompt})

@@ -155,15 +155,19 @@ def build_with_report(
     Returns:
         `Built`: `dataset` and `report`.
     """
-    source = source_of(name, evaluation=evaluation).configured(config)
+    source = source_of(name, evaluation=evaluation)
     for argument, value in (("max_samples", max_samples), ("num_proc", num_proc)):
         _check_count(argument, value)
     if streaming not in (None, True, False):
         raise ValueError(f"streaming={streaming!r} must be True or False; leave it out for the source's own way")
+    for argument, text in (("split", split), ("config", config), ("revision", revision)):
+        if text is not None and not isinstance(text, str):
+            raise ValueError(f"{argument}={text!r} must be a text; leave it out for that of the source")
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"seed={seed!r} must be a whole number")
     if system_prompt is not None and (not isinstance(system_prompt, str) or not system_prompt.strip()):
         raise ValueError(f"system_prompt={system_prompt!r} must be a text; leave it out for none")
+    source = source.configured(config)
     report = _report(source, split, config, revision or source.revision, max_samples, seed)
     report.instruction, report.system_prompt = check_preset(instruction), system_prompt
     _check_licence(source, report, allow_noncommercial)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from datasets_builders._rows import Columns, Verdict, check_rows, filtered, is_stream, user_text
+from datasets_builders._rows import Columns, Verdict, check_rows, filtered, is_stream
 from datasets_builders.contamination import decontaminate
 from datasets_builders.duplicates import deduplicate
 from datasets_builders.gold_checks import verify_golds
+from datasets_builders.prompts import user_texts
 from datasets_builders.source import Source
 from reward_funcs._scripts import language_code
 from reward_funcs.language import word_count
@@ -30,7 +32,12 @@ __all__ = [
     "verify_golds",
 ]
 
-_NONCOMMERCIAL = re.compile(r"(?<![a-z])nc(?![a-z])|non[- ]?commercial")
+# looked for in the words of a licence alone: cc by nc sa, non commercial, research only
+_NONCOMMERCIAL = re.compile(
+    r"\bnc\b|\bby ?nc(?:sa|nd)?\b|\bnon ?commercial|\bno commercial|\bnot for (?:any )?commercial"
+    r"|\bresearch (?:use |purposes? )?only\b|\bonly for (?:\w+ ){0,2}research\b"
+    r"|\bfor (?:\w+ ){0,2}research (?:\w+ )?only\b|\bacademic (?:use |research )?only\b"
+)
 _UNKNOWN = ("", "unknown", "none", "other", "not stated")
 
 
@@ -182,7 +189,8 @@ def filter_language(
         they hold too few words.
 
     Raises:
-        ValueError: For no language, an unknown one, and settings out of range.
+        ValueError: For no language, an unknown one, settings out of range, and a prompt that is neither a text nor
+            turns with texts.
 
     Example:
 
@@ -218,7 +226,7 @@ class _Language:
         self.candidates = candidates
 
     def __call__(self, batch: Columns) -> Verdict:
-        found = [self._verdict(user_text(prompt)) for prompt in batch["prompt"]]
+        found = list(map(self._verdict, user_texts(batch["prompt"], "filter_language")))
         return [code != "other_language" for code in found], {code: found.count(code) for code in set(found) - {""}}
 
     def _verdict(self, text: str) -> str:
@@ -248,17 +256,20 @@ def is_unknown_licence(licence: object) -> bool:
 
 
 def forbids_commercial_use(licence: object) -> bool:
-    """Whether the text of a licence says that it forbids commercial use.
+    """Whether the text of a licence says that it forbids commercial use, or allows nothing but research.
+
+    Capitals, digits and what stands between the words are no matter.
 
     Example:
 
     ```python
-    >>> forbids_commercial_use("CC BY-NC 4.0"), forbids_commercial_use("cc-by-4.0")
-    (True, False)
+    >>> [forbids_commercial_use(licence) for licence in ("CC BY-NC 4.0", "cc-by-4.0", "research-only")]
+    [True, False, True]
 
     ```
     """
-    return _NONCOMMERCIAL.search(str(licence).lower()) is not None
+    text = unicodedata.normalize("NFKC", str(licence)).casefold()
+    return _NONCOMMERCIAL.search(" ".join(re.findall(r"[^\W\d_]+", text))) is not None
 
 
 def check_licence(source: Source | str, allow_noncommercial: bool = False) -> None:

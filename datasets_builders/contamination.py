@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets_builders._rows import Columns, Verdict, batches, check_rows, filtered, user_text
+from datasets_builders._rows import Columns, Verdict, batches, check_rows, filtered
 from datasets_builders._text import hint
+from datasets_builders.containment import Contained, mark, plain_maths, spaced_maths
 from datasets_builders.instructions import instruction_texts
 from datasets_builders.ngrams import UNITS, Numbers, Vocabulary, ngrams, words
+from datasets_builders.prompts import asked_texts, user_texts
 from datasets_builders.schema import alnum
 
 MODES = ("coverage", "any", "exact")
@@ -36,7 +38,8 @@ def decontaminate(
 ) -> tuple[Any, dict[str, Any]]:
     r"""The rows whose prompt holds no evaluation prompt, nor `coverage` of one.
 
-    A prompt that equals an evaluation prompt in its letters and digits (NFKC, lower case) is always dropped. Beyond
+    A prompt that equals an evaluation prompt in its letters and digits (NFKC, lower case), or holds it whole, is always
+    dropped; one of fewer than 20 letters and digits must stand there as a sentence, and of fewer than 12 alone. Beyond
     that, `mode` says which prompts are:
 
     - `"coverage"`: those that cover an evaluation prompt: `#{its words in an n-gram that the two share} / #{its words}
@@ -47,9 +50,10 @@ def decontaminate(
 
     A prompt of fewer than `n` words is compared as a whole alone. Words are those of
     [`~datasets_builders.ngrams.words`]: NFKC, lower case, split at spaces, in scripts without spaces each letter by
-    itself. Compared are the user's turns. An instruction that stands in many prompts would count as shared, so the ones
-    that `build` adds are taken out first (one that names a function cannot be); name others in `ignore`, or run this on
-    rows built with `instruction="none"`.
+    itself. How a formula is set is no matter: its dollars, `\left`, `\dfrac` for `\frac` and the spaces around its
+    operators. Compared are the system's and the user's turns of a row with the user's turns of an evaluation prompt.
+    An instruction that stands in many prompts would count as shared, so the ones that `build` adds are taken out first
+    (one that names a function cannot be); name others in `ignore`, or run this on rows built with `instruction="none"`.
 
     Args:
         dataset (`Dataset | IterableDataset | list[dict]`): training rows with the column `prompt`. A stream is
@@ -69,10 +73,12 @@ def decontaminate(
 
     Returns:
         `tuple`: the rows that are kept in their order, and a report: `contaminated` rows dropped, `exact` of them equal
-        to an evaluation prompt, and `by_set` the rows dropped for each evaluation set (one row may count for several).
+        to an evaluation prompt or with one in them whole, and `by_set` the rows dropped for each evaluation set (one
+        row may count for several).
 
     Raises:
-        ValueError: For a setting out of range, no evaluation set, one without prompts, and rows without `prompt`.
+        ValueError: For a setting out of range, no evaluation set, one without prompts, rows without `prompt`, and a
+            prompt that is neither a text nor turns with texts.
 
     Source: Lambert et al. 2024, Tulu 3 (arXiv:2411.15124), 8-grams of tokens and half of the evaluation prompt's
     tokens; ours are words by default. `"any"` is the rule of s1 (arXiv:2501.19393) and open-r1.
@@ -130,7 +136,8 @@ def _prompts(name: str, evaluation: Any, strip: _Strip) -> list[str]:
         texts = list(evaluation)
     else:
         check_rows(evaluation, where, ["prompt"])
-        texts = [user_text(prompt) for batch in batches(evaluation, ["prompt"]) for prompt in batch["prompt"]]
+        columns = batches(evaluation, ["prompt"])
+        texts = [text for batch in columns for text in user_texts(batch["prompt"], where)]
     if not any(text.strip() for text in texts):
         raise ValueError(f"{where} holds no prompts; give its rows or their texts, or leave it out")
     return [strip(text) for text in texts]
@@ -168,16 +175,24 @@ class _Contamination:
         self.strip = strip
         self.overlap = overlap
         self.coverage = coverage
-        self.sets_of: dict[str, set[int]] = {}
+        self.sets_of: dict[str, set[int]] = {}  # by what a prompt is equal by, and by the digest of what it may hold
+        marks = []
         for number, texts in enumerate(prompts.values()):
-            for whole in filter(None, map(_whole, texts)):
-                self.sets_of.setdefault(whole, set()).add(number)
+            for text in texts:
+                if (whole := _whole(text)) and (one := mark(text)) is not None:
+                    marks.append(one)
+                    self.sets_of.setdefault(one.digest, set()).add(number)
+                if whole:
+                    self.sets_of.setdefault(whole, set()).add(number)
+        self.contained = Contained(marks)
 
     def __call__(self, batch: Columns) -> Verdict:
-        texts = [self.strip(user_text(prompt)) for prompt in batch["prompt"]]
+        asked = asked_texts(batch["prompt"], "decontaminate")
+        texts = [self.strip(text) for text in asked]
         found = np.zeros((len(texts), len(self.names)), dtype=np.bool_)
         for row, text in enumerate(texts):
-            found[row, list(self.sets_of.get(_whole(text), ()))] = True
+            for key in (_whole(text), *self.contained.found(text)):
+                found[row, list(self.sets_of.get(key, ()))] = True
         exact = int(found.any(axis=1).sum())
         if self.overlap is not None:
             self.overlap.mark(texts, found, self.coverage)
@@ -185,6 +200,10 @@ class _Contamination:
         by_set = dict(zip(self.names, found.sum(axis=0).tolist(), strict=True))
         counts = {"contaminated": sum(contaminated), "exact": exact, "by_set": by_set}
         return [not dropped for dropped in contaminated], counts
+
+
+def _words(text: str, unit: str) -> list[str]:
+    return words(spaced_maths(plain_maths(text)), unit)
 
 
 class _Overlap:
@@ -197,7 +216,7 @@ class _Overlap:
         self.n = n
         self.unit = unit
         self.vocabulary = Vocabulary()
-        texts = [words(text, unit) for texts in prompts.values() for text in texts]
+        texts = [_words(text, unit) for texts in prompts.values() for text in texts]
         numbers, self.lengths = self.vocabulary.numbers(texts)
         self.prompt_of = np.repeat(np.arange(len(texts), dtype=np.int64), self.lengths)
         self.set_of = np.repeat(np.arange(len(prompts), dtype=np.int64), [len(texts) for texts in prompts.values()])
@@ -215,7 +234,7 @@ class _Overlap:
         """Set `found[text, set]` for every text that shares an n-gram with a prompt of the set, or covers one."""
         if not len(self.hashes):
             return
-        numbers, lengths = self.vocabulary.known([words(text, self.unit) for text in texts])
+        numbers, lengths = self.vocabulary.known([_words(text, self.unit) for text in texts])
         hashes, rows, starts = ngrams(numbers, lengths, self.n)
         known = _window_sums((numbers == 0).astype(np.int64), starts, self.n) == 0
         hashes, rows = hashes[known], rows[known]

@@ -11,7 +11,7 @@ from typing import Any
 
 from datasets_builders.instructions import instructed_prompt
 from datasets_builders.loading import raw_rows_of
-from datasets_builders.schema import COLUMNS, Row, kind_of, prompt_text, row_errors, text_hash
+from datasets_builders.schema import COLUMNS, Row, kind_of, prompt_text, row_errors
 from datasets_builders.source import Source
 
 REASON = "reason"  # column of why there is no row, between conversion and selection
@@ -55,11 +55,11 @@ def row_fault(row: Row, kind: str) -> str | None:
 
 
 def is_of_math_500(row: Row) -> bool:
-    """Whether a turn of the user is a problem of MATH-500 in the same letters and digits; many sources hold some."""
-    from datasets_builders.sources.hendrycks_math import math_500_hashes
+    """Whether a turn of the system or the user holds a problem of MATH-500 whole; many sources hold some."""
+    from datasets_builders.sources.hendrycks_math import holds_math_500
 
-    asked = {prompt_text(row), *(turn["content"] for turn in row["prompt"] if turn["role"] == "user")}
-    return any(text_hash(text) in math_500_hashes() for text in asked)
+    asked = [turn["content"] for turn in row["prompt"] if turn["role"] in ("system", "user")]
+    return any(map(holds_math_500, dict.fromkeys([*asked, prompt_text(row)])))
 
 
 def texts(row: Mapping[str, Any]) -> Iterator[str]:

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from datasets_builders._rows import BATCH, Columns, batches, check_rows, selected, user_text
+from datasets_builders._rows import BATCH, Columns, batches, check_rows, selected
 from datasets_builders.golds import gold_key
 from datasets_builders.ngrams import UNSPACED, Hashes, Numbers, Vocabulary, ngrams
+from datasets_builders.prompts import user_texts
 
 SHINGLE = 5  # words
 LIKENESS = 0.8
@@ -80,7 +81,8 @@ def deduplicate(dataset: Any, *, near: bool = False) -> tuple[Any, dict[str, int
         `near_kept` rows that stay although an earlier one with another gold is like them.
 
     Raises:
-        ValueError: For a stream, splits instead of one, and rows without `prompt`.
+        ValueError: For a stream, splits instead of one, rows without `prompt`, and a prompt or reply that is neither a
+            text nor turns with texts.
 
     Source: the prefix filter of Chaudhuri et al. 2006 for exact joins by Jaccard index; that numbers, signs and golds
     must agree is ours.
@@ -120,7 +122,7 @@ def _compared(dataset: Any) -> Iterator[_Compared]:
 
 
 def _texts_and_golds(batch: Columns) -> tuple[list[str], Sequence[str]]:
-    prompts = list(map(user_text, batch["prompt"]))
+    prompts = user_texts(batch["prompt"], "deduplicate")
     if "chosen" in batch and "rejected" in batch:
         chosen, rejected = (["\n".join(map(_content, _turns(reply))) for reply in batch[side]] for side in _SIDES)
         pairs = zip(prompts, chosen, rejected, strict=True)
@@ -133,7 +135,13 @@ def _texts_and_golds(batch: Columns) -> tuple[list[str], Sequence[str]]:
 
 
 def _turns(reply: Any) -> Sequence[Any]:
-    return [reply] if isinstance(reply, str) else reply
+    if isinstance(reply, str):
+        return [reply]
+    if not isinstance(reply, Sequence):
+        raise ValueError(
+            f"deduplicate: the reply {reply!r:.60} of a row must be a text or a list of turns; leave it out"
+        )
+    return reply
 
 
 def _content(turn: Any) -> str:

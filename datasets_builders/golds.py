@@ -17,6 +17,11 @@ MAX_EXPANDED = 1000  # characters; a longer text is no answer that braces could 
 
 # `$` and \( \) \[ \] that set maths apart, and the escaped dollar of money; \\[2pt] starts a row of a matrix
 _DELIMITERS = re.compile(r"\\?\$|(?<!\\)\\[()\[\]]")
+# a comma between two formulas, which separates answers: the dollars are read in pairs, as in `1$,$200` it is inside one
+_FORMULA = re.compile(r"(?<!\\)\$(?:[^\\$]|\\.)*\$|\\\((?:[^\\]|\\[^)])*\\\)|\\\[(?:[^\\]|\\[^\]])*\\\]", re.DOTALL)
+_BETWEEN_FORMULAS = re.compile(r"\s*,\s*(?=\$|\\[(\[])")
+# without a mark that says so, such as \! or a unit, these commas may separate answers as well as thousands
+_JOINED_COMMAS = re.compile(r"[-+]?[1-9][0-9]{0,2}(?:,[0-9]{3})+")
 _THOUSANDS_MARK = re.compile(r"(?<=[0-9])(?:\{,\}|\{\\,\}|,\\[!,;: ]|\\[!,;:]) ?(?=[0-9]{3}(?![0-9]))")
 # a number with its sign, up to its end, its decimals or its unit
 _THOUSANDS = re.compile(
@@ -37,7 +42,8 @@ def math_gold(answer: Any, *, several: bool = False) -> str:
     - The `$` and `\$` go, and so does a `\boxed{}`; of several boxes each is one answer.
     - `\frac43`, `\frac 59`, `\frac9{19}`, `\dfrac` and `\sqrt2` get their braces. Where it is open what was meant
       (`\sqrt13`, `\frac 123`) they stay as they are.
-    - Separators go out of whole numbers (`32,\!348`, `1,080 \text{ m}`), never out of tuples, intervals or lists.
+    - Separators go out of whole numbers (`32,\!348`, `1,080 \text{ m}`), never out of tuples, intervals or lists. A
+      comma between two formulas (`$1$,$200$`) separates answers; for `1,200` see [`has_open_commas`].
     - `6.6e-34` becomes a product with a power of ten, which is how answers write it.
     - Words go in `\text{}`: TRL reads others as products of their letters, to which order does not matter.
     - The label goes of an option that has a text, `\textbf{(C)}\ 5`.
@@ -65,7 +71,7 @@ def math_gold(answer: Any, *, several: bool = False) -> str:
 
     ```python
     >>> math_gold(r"\frac43"), math_gold("$69$,$84$"), math_gold(27.0), math_gold(["1", "200"])
-    ('$\\frac{4}{3}$', '$69,84$', '$27$', '$1, 200$')
+    ('$\\frac{4}{3}$', '$69, 84$', '$27$', '$1, 200$')
 
     ```
     """
@@ -84,6 +90,8 @@ def plain_answer(answer: Any, *, several: bool = False) -> str:
     text = written(answer)
     if "boxed" in text and (boxes := boxed_run(text).contents):
         text = ", ".join(dict.fromkeys(boxes))
+    if "," in text and len(text) <= MAX_EXPANDED and len(formulas := _comma_separated(text)) > 1:
+        return ", ".join(plain_answer(part, several=several) for part in formulas)
     text = _trimmed(" ".join(_DELIMITERS.sub("", text).split()))
     lowered = text.lower()
     if lowered in _NO_ANSWER:
@@ -100,6 +108,36 @@ def plain_answer(answer: Any, *, several: bool = False) -> str:
     text = _SCIENTIFIC.sub(_power_of_ten, text)
     text = _BARE_PERCENT.sub(r"\\%", text.replace("\u2212", "-").replace("\u00b0", r"^{\circ}"))
     return rf"\text{{{text}}}" if _is_words(text) else text
+
+
+def _comma_separated(text: str) -> list[str]:
+    """The parts of a text between the commas that stand between two formulas, and so separate answers."""
+    parts, start = [], 0
+    for formula in _FORMULA.finditer(text):
+        if comma := _BETWEEN_FORMULAS.match(text, formula.end()):
+            parts.append(text[start : formula.end()])
+            start = comma.end()
+    return [*parts, text[start:]]
+
+
+def has_open_commas(answer: Any) -> bool:
+    r"""Whether nothing in an answer says if its commas separate thousands or answers: `5,105`, but not `5,\!105`.
+
+    [`math_gold`] reads thousands. Where a problem asks for several answers, that may be wrong.
+
+    Args:
+        answer (`Any`): as in [`math_gold`].
+
+    Example:
+
+    ```python
+    >>> has_open_commas("$5,105$"), has_open_commas("5, 105"), has_open_commas(5105), has_open_commas("5,105 m")
+    (True, False, False, False)
+
+    ```
+    """
+    bare = _trimmed(_DELIMITERS.sub("", answer).strip()) if isinstance(answer, str) else ""
+    return _JOINED_COMMAS.fullmatch(bare) is not None
 
 
 def written(answer: Any) -> str:

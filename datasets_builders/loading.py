@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from datasets_builders._text import first_line, hint
+from datasets_builders.connection import Explained, offline_where_unreachable
 from datasets_builders.local_files import (
+    JSON_SUFFIXES,
     LoadingError,
     LocalPath,
     data_files,
@@ -21,7 +24,7 @@ from datasets_builders.local_files import (
     json_texts,
     listed,
 )
-from datasets_builders.parquet_stream import STREAM_BATCH, hold_few_rows, parquet_batches, rows_at_once, streams_parquet
+from datasets_builders.parquet_stream import batches_of, parquet_file, streams_parquet
 from datasets_builders.source import Source
 
 # The one column of rows that are kept as JSON text, and of rows that a procedural source is yet to make.
@@ -36,18 +39,36 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 RawRow = Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class RowStream:
+    """Rows of a generator, which starts anew each time that they are read.
+
+    Args:
+        generator (`Callable`): gives the rows, a mapping each.
+        arguments (`Mapping`): its arguments.
+    """
+
+    generator: Callable[..., Iterator[RawRow]]
+    arguments: Mapping[str, Any]
+
+    def iter(self, batch_size: int) -> Iterator[dict[str, list[Any]]]:
+        """Batches of columns, as those of an `IterableDataset`; a row each, whatever `batch_size` says."""
+        for row in self.generator(**self.arguments):
+            yield {name: [value] for name, value in row.items()}
+
+
 @dataclass
 class RawRows:
     """Raw rows and where they come from.
 
     Args:
-        dataset (`Dataset` or `IterableDataset`): the columns that the source's conversion reads; one column
-            `JSON_COLUMN` or `INDEX_COLUMN` where the rows are still to be read, with [`raw_rows_of`].
+        dataset (`Dataset` or `list`): the columns that the source's conversion reads; one column `JSON_COLUMN` or
+            `INDEX_COLUMN` where the rows are still to be read, with [`raw_rows_of`]. Of a stream, its parts in their
+            order: `IterableDataset` or [`RowStream`].
         revision (`str`, *optional*): commit of the Hub that the rows are of, where it is known.
         files (`tuple[str, ...]`): names of the local files.
         where (`str`): how a message calls the place that they are read from.
         files_hash (`str`, *optional*): hash of the content of the local files.
-        batch_rows (`int`): rows of a stream that are read at once.
     """
 
     dataset: Any
@@ -55,19 +76,20 @@ class RawRows:
     files: tuple[str, ...] = ()
     where: str = ""
     files_hash: str | None = None
-    batch_rows: int = STREAM_BATCH
 
     def batches(self) -> Iterator[Mapping[str, list[Any]]]:
-        """The rows of a stream, a few at a time; errors of the place that they are read from have a remedy."""
-        # `iter(batch_size)` is not split among the workers of a DataLoader, as `__iter__` is: what reads on top of it
-        # is one stream, and would lose the rows of the other workers
-        batches = self.dataset.iter(batch_size=self.batch_rows)
-        while True:
-            with Explained(self.where):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+        """The rows of a stream, one at a time; errors of the place that they are read from have a remedy."""
+        for part in self.dataset:
+            # a row may have megabytes, so that no number of them is a small one. `iter(batch_size)` is not split among
+            # the workers of a DataLoader, as `__iter__` is: what reads on top of it is one stream, and would lose the
+            # rows of the other workers
+            batches = part.iter(batch_size=1)
+            while True:
+                with Explained(self.where):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch
 
 
 @dataclass(frozen=True)
@@ -108,7 +130,7 @@ def raw_rows(source: Source, wanted: Wanted) -> RawRows:
         wanted (`Wanted`): which of them.
 
     Returns:
-        `RawRows`: a `Dataset` on disk, or an `IterableDataset` for `streaming`.
+        `RawRows`: a `Dataset` on disk, or the parts of a stream for `streaming`.
 
     Raises:
         LoadingError: When the Hub or the files cannot be read, or lack a column.
@@ -191,14 +213,14 @@ def _index_rows(start: int, stop: int) -> Iterator[dict[str, int]]:
 
 
 def _generated(function: Any, arguments: dict[str, Any], dtype: str, column: str, streaming: bool) -> Any:
-    from datasets import Dataset, Features, IterableDataset, Value
+    """Rows of one column: a `Dataset` in the cache, or the one part of a stream."""
+    from datasets import Dataset, Features, Value
     from datasets.exceptions import DatasetGenerationError
 
-    features = Features({column: Value(dtype)})
     if streaming:
-        return IterableDataset.from_generator(function, features=features, gen_kwargs=arguments)
+        return [RowStream(function, arguments)]
     try:
-        return Dataset.from_generator(function, features=features, gen_kwargs=arguments)
+        return Dataset.from_generator(function, features=Features({column: Value(dtype)}), gen_kwargs=arguments)
     except DatasetGenerationError as error:
         if isinstance(error.__cause__, LoadingError):
             raise error.__cause__ from None
@@ -217,14 +239,14 @@ def _local_rows(source: Source, wanted: Wanted) -> RawRows:
     files = _local_files(source, wanted.local_path, wanted.split, wanted.config)
     names = tuple(file.name for file in files)
     where = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    facts = tuple(file_facts(files))
+    hashed = content_hash(files)
     if files[0].suffix.lower() == ".parquet":
-        rows = _parquet_rows(source, files, wanted.streaming, where)
-        number = rows_at_once(str(files[0]), list(rows.features)) if wanted.streaming else STREAM_BATCH
-        hashed = hash_of_facts(tuple(file_facts(files)))
-        return RawRows(rows, files=names, where=where, files_hash=hashed, batch_rows=number)
-    _check_first(source, _json_rows(file_facts(files)), where)
-    rows = _generated(_json_rows, {"files": tuple(file_facts(files))}, "string", JSON_COLUMN, wanted.streaming)
-    return RawRows(rows, files=names, where=where, files_hash=hash_of_facts(tuple(file_facts(files))))
+        rows = _parquet_rows(source, files, wanted.streaming, where, hashed)
+    else:
+        _check_first(source, _json_rows(facts), where)
+        rows = _generated(_json_rows, {"files": facts, "content": hashed}, "string", JSON_COLUMN, wanted.streaming)
+    return RawRows(rows, files=names, where=where, files_hash=hashed)
 
 
 def _check_local_config(source: Source, local_path: LocalPath, config: str | None) -> None:
@@ -253,66 +275,96 @@ def local_facts(source: Source, options: Mapping[str, Any]) -> tuple[tuple[str, 
     return tuple(file_facts(files))
 
 
-def _json_rows(files: Sequence[tuple[str, int, int]]) -> Iterator[dict[str, str]]:
-    """Rows of files; their sizes and times are here so that a changed file is another data set for the cache."""
+def content_hash(files: Sequence[Path]) -> str:
+    """A hash of the content of local files, read once as long as they are as they were.
+
+    The time of change of a file can be set, so that another content may have the same one; that of its entry cannot.
+    """
+    facts = zip(file_facts(files), files, strict=True)
+    return hash_of_facts(tuple((path, size, max(time, file.stat().st_ctime_ns)) for (path, size, time), file in facts))
+
+
+def _json_rows(files: Sequence[tuple[str, int, int]], content: str | None = None) -> Iterator[dict[str, str]]:
+    """Rows of files; their sizes, times and content are here so that a changed file is another one for the cache."""
     for path, *_ in files:
         for text in json_texts(path):
             yield {JSON_COLUMN: text}
 
 
 def _check_first(source: Source, rows: Iterator[dict[str, str]], where: str) -> None:
+    """Refuse files that are empty, or in whose first rows a column does not show up."""
     names: dict[str, None] = {}
     looked_at = 0
     for row in islice(rows, LOOKED_AT):
         names |= dict.fromkeys(json_row(row[JSON_COLUMN]))
         looked_at += 1
+        if names.keys() >= {*source.columns}:  # rows may have megabytes: no more of them than it takes
+            return
     if not looked_at:
         raise LoadingError(f"{where} holds no rows; give a file with rows of {source.name!r}")
     check_columns(source, list(names), where)
 
 
-def _parquet_rows(source: Source, files: Sequence[Path], streaming: bool, where: str) -> Any:
+def _parquet_rows(source: Source, files: Sequence[Path], streaming: bool, where: str, content: str) -> Any:
+    columns: dict[str, None] = {}
+    num_rows = 0
+    for file in files:
+        names, number = _parquet_facts(file)
+        check_columns(source, names, file.name)
+        columns |= dict.fromkeys(names)
+        num_rows += number
+    if not num_rows:
+        raise LoadingError(f"{where} holds no rows; give a file with rows of {source.name!r}")
+    if streaming:
+        return [_parquet_stream(source, [str(file) for file in files], where)]
+    options = {"columns": wanted_columns(source, columns), "data_files": [str(file) for file in files]}
+    # `datasets` tells files by their times; the name is a part of the place in its cache
+    return _read(_builder("parquet", where, name=content.replace(":", "-"), **options), "train", streaming, where)
+
+
+def _parquet_facts(file: Path) -> tuple[list[str], int]:
+    """Names of the columns, and number of rows."""
     import pyarrow.parquet as pq
     from pyarrow import ArrowInvalid
 
-    types: dict[str, Any] = {}
-    num_rows = 0
-    for file in files:
-        try:
-            facts = pq.read_metadata(file)
-        except (ArrowInvalid, OSError) as error:
-            raise LoadingError(
-                f"{file.name} is no parquet file or not a whole one ({first_line(error)}); get the file again"
-            ) from None
-        schema = facts.schema.to_arrow_schema()
-        check_columns(source, schema.names, file.name)
-        types = {name: schema.field(name) for name in schema.names} | types
-        num_rows += facts.num_rows
-    if not num_rows:
-        raise LoadingError(f"{where} holds no rows; give a file with rows of {source.name!r}")
-    columns = wanted_columns(source, types)
-    if streaming:
-        return _parquet_stream(files, [types[name] for name in columns])
-    options = {"columns": columns, "data_files": [str(file) for file in files]}
-    return _read(_builder("parquet", where, **options), "train", streaming, where)
+    try:
+        facts = pq.read_metadata(file)
+    except (ArrowInvalid, OSError) as error:
+        raise LoadingError(
+            f"{file.name} is no parquet file or not a whole one ({first_line(error)}); get the file again"
+        ) from None
+    return facts.schema.to_arrow_schema().names, facts.num_rows
 
 
-def _parquet_stream(files: Sequence[Path], fields: Sequence[Any]) -> Any:
-    """Rows of local parquet, of which the files may have different columns."""
+def _parquet_stream(source: Source, files: Sequence[str], where: str) -> RowStream:
+    """Rows of parquet, on a disk or on the Hub, of which the files may have different columns and types."""
+    return RowStream(_parquet_examples, {"source": source, "files": tuple(files), "where": where})
+
+
+def _parquet_examples(source: Source, files: Sequence[str], where: str) -> Iterator[RawRow]:
+    needed = dict.fromkeys(source.columns)
+    for number, file in enumerate(files):
+        with parquet_file(file) as table:
+            name = file.rpartition("/")[2]
+            check_columns(source, table.schema_arrow.names, f"{name} of {where}" if number else where)
+            columns = wanted_columns(source, table.schema_arrow.names)
+            decoded = _decoding(table.schema_arrow, columns)
+            for batch in batches_of(table, columns):
+                for row in batch.to_pylist():
+                    yield needed | decoded(row)
+
+
+def _decoding(schema: Any, columns: Sequence[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What `datasets` does to a row whose columns hold more than their Arrow types say, such as JSON."""
     import pyarrow as pa
-    from datasets import Features, IterableDataset
+    from datasets import Features
+    from datasets.features.features import require_decoding
 
-    features = Features.from_arrow_schema(pa.schema(fields))
-    arguments = {"files": tuple(map(str, files)), "columns": tuple(features)}
-    return IterableDataset.from_generator(_parquet_examples, features=features, gen_kwargs=arguments)
-
-
-def _parquet_examples(files: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    empty = dict.fromkeys(columns)
-    for file in files:
-        for batch in parquet_batches(file, columns):
-            for row in batch.to_pylist():
-                yield empty | row
+    fields = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+    features = Features.from_arrow_schema(fields)
+    if any(map(require_decoding, features.values())):
+        return features.decode_example
+    return lambda row: row
 
 
 # The Hub
@@ -331,19 +383,22 @@ def _hub_rows(source: Source, wanted: Wanted) -> RawRows:
             f"config={wanted.config!r} is no folder of {source.name!r}{hint(wanted.config, source.folders)}"
         )
     revision = wanted.revision or source.revision
-    parts, commit, number = [], None, STREAM_BATCH
+    parts: list[Any] = []
+    commit = None
     for config in configs:
         builder, where = _hub_builder(source, config, revision, is_pin=wanted.revision is None)
         commit = commit or _commit(builder.hash, revision, where)
         for split in splits:
-            parts.append(_hub_part(source, builder, split, wanted.streaming, where))
-            if wanted.streaming and len(parts) == 1:
-                number = _hub_batch_rows(builder, split, where)
-    if len(parts) == 1:
-        return RawRows(parts[0], commit, where=source.path or "", batch_rows=number)
+            if wanted.streaming:
+                parts.append(_hub_stream(source, builder, split, where))
+            else:
+                parts.append(_hub_table(source, builder, split, where))
+    where = source.path or ""
+    if wanted.streaming or len(parts) == 1:
+        return RawRows(parts if wanted.streaming else parts[0], commit, where=where)
     from datasets import concatenate_datasets
 
-    return RawRows(concatenate_datasets(parts), commit, where=source.path or "", batch_rows=number)
+    return RawRows(concatenate_datasets(parts), commit, where=where)
 
 
 def _commit(prepared: Any, revision: str | None, where: str) -> str | None:
@@ -379,44 +434,46 @@ def _builder(path: str, where: str, **options: Any) -> Any:
     from datasets import load_dataset_builder
 
     given = {name: value for name, value in options.items() if value is not None}
-    with Explained(where):
+    is_on_hub = "/" in path and not Path(path).exists()
+    with Explained(where), offline_where_unreachable() if is_on_hub else nullcontext():
         return load_dataset_builder(path, **given)
 
 
-def _hub_part(source: Source, builder: Any, split: str, streaming: bool, where: str) -> Any:
+def _hub_table(source: Source, builder: Any, split: str, where: str) -> Any:
     """One split of one configuration, with the columns that are read."""
-    from datasets import Features
+    rows = _read(builder, split, False, where)
+    check_columns(source, rows.column_names, where)
+    return rows.select_columns(wanted_columns(source, rows.column_names))
 
+
+def _hub_stream(source: Source, builder: Any, split: str, where: str) -> Any:
+    """The same as a stream, which for JSON and parquet is read here, a row at a time.
+
+    `datasets` takes columns and types from the first rows, and holds batches of a fixed number of rows, or all of a
+    list of JSON.
+    """
     urls = _urls(builder, split)
-    if streaming and urls and all(url.endswith((".json", ".json.gz")) for url in urls):
-        # `datasets` reads a list whole, which for a file of some GB is no stream
+    if urls and streams_parquet(builder):
         with Explained(where):
-            _check_first(source, _json_rows([(url, 0, 0) for url in urls]), where)
-        return _generated(_json_rows, {"files": [(url, 0, 0) for url in urls]}, "string", JSON_COLUMN, True)
-    rows = _read(builder, split, streaming, where)
+            with parquet_file(urls[0]) as table:
+                check_columns(source, table.schema_arrow.names, where)
+        return _parquet_stream(source, urls, where)
+    if urls and all(url.lower().endswith(JSON_SUFFIXES) for url in urls):
+        facts = tuple((url, 0, 0) for url in urls)
+        with Explained(where):
+            _check_first(source, _json_rows(facts), where)
+        return RowStream(_json_rows, {"files": facts})
+    rows = _read(builder, split, True, where)
     names = list(rows.column_names or ())
     if not names:
         with Explained(where):
             names = list(dict.fromkeys(name for row in rows.take(LOOKED_AT) for name in row))
     check_columns(source, names, where)
-    columns = wanted_columns(source, names)
-    if streaming and streams_parquet(builder):
-        hold_few_rows(builder, Features({name: rows.features[name] for name in columns}))
-        rows = _read(builder, split, streaming, where)
-    return rows.select_columns(columns)
+    return rows.select_columns(wanted_columns(source, names))
 
 
 def _urls(builder: Any, split: str) -> list[str]:
     return [str(url) for url in (builder.config.data_files or {}).get(split, ())]
-
-
-def _hub_batch_rows(builder: Any, split: str, where: str) -> int:
-    """How many rows of a stream are read at once; told by its first file."""
-    urls = _urls(builder, split)
-    if not urls or not streams_parquet(builder):
-        return STREAM_BATCH
-    with Explained(where):
-        return rows_at_once(urls[0], builder.config.columns)
 
 
 def _read(builder: Any, split: str, streaming: bool, where: str) -> Any:
@@ -425,56 +482,3 @@ def _read(builder: Any, split: str, streaming: bool, where: str) -> Any:
             return builder.as_streaming_dataset(split=split)
         builder.download_and_prepare()
         return builder.as_dataset(split=split)
-
-
-class Explained:
-    """Turns what `datasets` and the Hub raise into one sentence with a remedy."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or isinstance(error, LoadingError):
-            return
-        from datasets.exceptions import DatasetsError
-        from huggingface_hub import errors
-
-        # the base class of the HTTP library, which a stream may let through in the middle of a file
-        if isinstance(error, (OSError, ValueError, DatasetsError, getattr(errors, "HTTPError", OSError))):
-            raise LoadingError(self._sentence(error)) from error
-
-    def _sentence(self, error: BaseException) -> str:
-        said = first_line(error)
-        if _is_of_revision(error):
-            return (
-                f'{self.where} cannot be read ({said}); revision="main" (--revision main) reads the newest rows, whose '
-                "commit the report names, or give a copy of its files with local_path="
-            )
-        if "corresponds to no data" in said:
-            return f"{self.where} holds no rows; name another split or revision, or files that hold rows"
-        if "split" in said.lower() and isinstance(error, ValueError):
-            return f"{self.where} has no such split ({said}); name one of its splits with split="
-        if "BuilderConfig" in said:
-            return f"{self.where} has no such configuration ({said}); name one with config="
-        if isinstance(error, ConnectionError):
-            return (
-                f"{self.where} cannot be reached on the Hub ({said}); check the connection and HF_HUB_OFFLINE, or give "
-                "a copy of its files with local_path="
-            )
-        if error.__cause__ is not None:
-            said = f"{said}: {first_line(error.__cause__)}"
-        return (
-            f"{self.where} cannot be read ({said}); check the name and the revision, or give a copy of its files with "
-            "local_path="
-        )
-
-
-def _is_of_revision(error: BaseException) -> bool:
-    """Whether the Hub does not have the commit, tag or branch that was asked for."""
-    from huggingface_hub.errors import RevisionNotFoundError
-
-    named = isinstance(error, RevisionNotFoundError) or str(error).startswith("Revision ")
-    return named or (error.__cause__ is not None and _is_of_revision(error.__cause__))

@@ -20,6 +20,10 @@ MAX_ITEM = 1 << 28  # characters of one row of a list; a longer one is taken for
 # What lies beside the data in a copy of a repository, or in a folder that `datasets` wrote.
 _NO_DATA = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
 _SPLIT_NAMES = ("train", "test", "validation", "valid", "val", "dev")
+# names of splits beside those to train on, and parts of the names of evaluation sets: HumanEval.jsonl
+_EVALUATION_NAMES = ("eval", "evaluation")
+# the words of a file's name: mathTrain_v2-00000.jsonl is math, Train, v, 2, 00000
+_NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^\W\dA-Za-z_]+")
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 LocalPath = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -33,8 +37,8 @@ def data_files(local_path: LocalPath, splits: Sequence[str] = (), folders: Seque
     """The data files that `local_path` names: a file itself, a folder's files by name, a list's in its order.
 
     Args:
-        local_path (`str`, `PathLike` or a list of them): files or folders. Of a folder, the files that are named after
-            another split (`test-00000.parquet`) are left out.
+        local_path (`str`, `PathLike` or a list of them): files or folders. Of a folder, the files in whose names
+            another split is a word (`test-00000.parquet`, `gsm8k_test.jsonl`, `mathTest.json`) are left out.
         splits (`Sequence[str]`): the wanted splits, in the order in which their files come.
         folders (`Sequence[str]`): subfolders to read, where there are such, in the place of the folder's own files.
 
@@ -42,7 +46,8 @@ def data_files(local_path: LocalPath, splits: Sequence[str] = (), folders: Seque
         `list[Path]`: files of JSON or of parquet, never of both.
 
     Raises:
-        LoadingError: For a path that is not there, a suffix that is not read, and a folder without data.
+        LoadingError: For a path that is not there, a suffix that is not read, a folder without data, and a file in it
+            whose name holds the wanted split and another one.
     """
     paths = listed(local_path)
     if not paths:
@@ -119,7 +124,9 @@ def _of_splits(path: Path, files: list[Path], splits: Sequence[str]) -> list[Pat
     """The files of the wanted splits, and those that are named after no split."""
     if not splits:
         return files
-    named = {file: _split_of(file, {*_SPLIT_NAMES, *splits}) for file in files}
+    training = any("train" in split for split in splits)
+    known = {*_SPLIT_NAMES, *splits, *(_EVALUATION_NAMES if training else ())}
+    named = {file: _split_of(file, known, splits) for file in files}
     wanted = [file for split in (*splits, None) for file in files if named[file] == split]
     if not wanted:
         there = sorted({str(name) for name in named.values()})
@@ -130,11 +137,28 @@ def _of_splits(path: Path, files: list[Path], splits: Sequence[str]) -> list[Pat
     return wanted
 
 
-def _split_of(file: Path, known: Iterable[str]) -> str | None:
-    for name in sorted(known, key=len, reverse=True):  # train_prefs before train
-        if file.name.startswith(name) and not file.name[len(name) :][:1].isalnum():
-            return name
-    return None
+def _split_of(file: Path, known: Iterable[str], wanted: Sequence[str]) -> str | None:
+    """The split that a file is named after, `None` for none; the longest name counts, train_prefs before train."""
+    words = _name_words(re.split(r"\.(?:json|parquet)", file.name, flags=re.IGNORECASE)[0])
+    names = sorted((_name_words(name), name) for name in known)
+    found: dict[str, int] = {}
+    place = 0
+    while place < len(words):
+        fits = [(len(parts), name) for parts, name in names if words[place : place + len(parts)] == parts]
+        length, name = max(fits, default=(1, None))
+        if name is not None:
+            found.setdefault(name, place)
+        place += length
+    if len(found) > 1 and not found.keys().isdisjoint(wanted) and not found.keys() <= {*wanted}:
+        raise LoadingError(
+            f"{file.name} is named after the splits {' and '.join(found)}; rename it after the one that it holds, or "
+            "name the files to read in a list"
+        )
+    return min(found, key=lambda name: found[name], default=None)
+
+
+def _name_words(name: str) -> list[str]:
+    return [word.lower() for word in _NAME_WORD.findall(name)]
 
 
 def _shown(path: object) -> str:

@@ -14,7 +14,6 @@ from datasets_builders._text import hint
 from datasets_builders.building import Built, build_with_report, source_of
 from datasets_builders.converting import code_version, source_kind
 from datasets_builders.evaluation_rows import evaluation_set_of
-from datasets_builders.loading import local_facts
 from datasets_builders.local_files import LocalPath
 from datasets_builders.report import BuildReport, MixReport
 from datasets_builders.schema import COLUMNS, Row, features
@@ -360,7 +359,7 @@ def _written(source: Source, options: dict[str, Any]) -> Built:
 
     built = build_with_report(source, **options)
     # what a changed copy, another commit or another version of the code has different
-    stamp = (local_facts(source, options), built.report.revision_resolved, code_version(source))
+    stamp = (built.report.files_hash, built.report.revision_resolved, code_version(source))
     try:
         dataset = Dataset.from_generator(
             _stream_rows,

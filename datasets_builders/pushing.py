@@ -11,8 +11,9 @@ from typing import Any
 from datasets_builders._text import first_line
 from datasets_builders.card import licences
 from datasets_builders.evaluation_rows import evaluation_source
+from datasets_builders.folders import CONFIG
 from datasets_builders.parquet_stream import parquet_batches
-from datasets_builders.saving import CONFIG, SavingError, load_report, report_dict, save
+from datasets_builders.saving import SavingError, load_report, report_dict, save
 from datasets_builders.shards import evaluation_error, is_for_training
 
 
@@ -103,7 +104,7 @@ def _refuse_evaluation_rows(folder: Path, report: Mapping[str, Any]) -> None:
     if not is_for_training(report["data_split"]):
         return
     for file in report["files"]:
-        name = evaluation_source(parquet_batches(str(folder / file["path"]), ("source", "source_id")))
+        name = evaluation_source(parquet_batches(str(folder / file["path"]), ("source", "source_id", "extra_info")))
         if name is not None:
             raise evaluation_error(repr(name))
 

@@ -6,24 +6,34 @@ import hashlib
 import json
 import os
 import re
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from datasets_builders.card import dataset_card, parts_of
+from datasets_builders.folders import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    REPORT,
+    explained,
+    others,
+    output_folder,
+    partial_folder,
+    recover,
+    refuse_place,
+    swap,
+)
+from datasets_builders.folders import load_report as load_report
 from datasets_builders.local_files import file_hash as file_hash
 from datasets_builders.shards import BATCH_ROWS, SHARD_BYTES, Content, write_rows
 from datasets_builders.shards import SavingError as SavingError
 
-REPORT = "report.json"
-CONFIG = "config_resolved.yaml"
-CARD = "README.md"
-FORMAT = 1
-_DATA_FILE = re.compile(r"data/[^/\\]+\.parquet")
+_SPLIT = re.compile(r"\w+(\.\w+)*")  # as `datasets` reads it in the name of a file
+# In the place of a commit: rows that are made, and those of which it is not known.
+GENERATED, UNKNOWN = "generated", "?"
 # Settings that say where to write and what to print, not which rows to build.
 _NOT_CONTENT = ("num_proc", "output_dir", "overwrite", "repo_id", "public", "push_to_hub")
 
@@ -99,9 +109,8 @@ def save(
             evaluation set in a split to train on, and a licence that is blank. To compare its rows with those of a
             finished folder, a stream is read up to its end or to more rows than are there, a batch at a time.
     """
-    if licence is not None and not licence.strip():
-        raise SavingError(f"licence={licence!r} (--licence) is blank; name a licence, or leave it out")
-    folder = Path(output_dir).expanduser().absolute()
+    _check_arguments(dataset, report, split, licence)
+    folder = output_folder(output_dir)
     facts = report_dict(report)
     wanted = content_settings(settings if settings is not None else _settings_of(facts))
     revision = source_revision or revision_of_build(facts)
@@ -109,7 +118,7 @@ def save(
     if done is not None:
         _refuse_other_rows(dataset, done, output_dir)
         return done
-    with _partial(folder) as partial:
+    with explained(output_dir), partial_folder(folder) as partial:
         written = write_rows(dataset, partial, split=split, shard_bytes=shard_bytes)
         facts = report_dict(report) | {"format": FORMAT} | written.facts | {"versions": _versions()}
         facts |= {"settings": wanted, "settings_hash": settings_hash(wanted), "source_revision": revision}
@@ -122,8 +131,26 @@ def save(
         facts["written"] = {name: file_hash([partial / name]) for name in (CARD, CONFIG)}
         # last: without it a folder counts as unfinished, wherever it was copied
         (partial / REPORT).write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        replaced = _swap(partial, folder)
-    return Saved(folder, facts, replaced=replaced, kept=tuple(_others(replaced) if replaced else ()))
+        replaced = swap(partial, folder)
+    return Saved(folder, facts, replaced=replaced, kept=tuple(others(replaced) if replaced else ()))
+
+
+def _check_arguments(dataset: Any, report: Any, split: Any, licence: Any) -> None:
+    if not all(hasattr(dataset, name) for name in ("features", "with_format")):
+        raise SavingError(
+            f"dataset is of type {type(dataset).__name__} and must be a Dataset or IterableDataset; build it with "
+            "datasets_builders.build, or make one with Dataset.from_list"
+        )
+    if not isinstance(report, Mapping) and not hasattr(report, "to_dict"):
+        raise SavingError(
+            f"report={report!r} must be what build_with_report returns as report, or a dict of its facts; {{}} for none"
+        )
+    if not isinstance(split, str) or not _SPLIT.fullmatch(split):
+        raise SavingError(f"split={split!r} must be a name of letters, digits and points, such as 'train'")
+    if licence is not None and not isinstance(licence, str):
+        raise SavingError(f"licence={licence!r} must be the name of a licence, such as 'cc-by-4.0'")
+    if licence is not None and not licence.strip():
+        raise SavingError(f"licence={licence!r} (--licence) is blank; name a licence, or leave it out")
 
 
 def finished(
@@ -144,13 +171,17 @@ def finished(
     Raises:
         SavingError: As [`save`] does, before any work is done.
     """
-    folder = Path(output_dir).expanduser().absolute()
-    _recover(folder)
+    folder = output_folder(output_dir)
     if folder.exists() and not folder.is_dir():
         raise SavingError(f"output_dir={output_dir} is a file; name a folder")
-    if overwrite or not folder.exists() or not any(folder.iterdir()):
-        return None
+    with explained(output_dir):
+        recover(folder)
+        is_empty = not folder.exists() or not any(folder.iterdir())
     report = load_report(folder)
+    if overwrite or report is None:
+        refuse_place(folder, output_dir)
+    if overwrite or is_empty:
+        return None
     if report is None:
         names = ", ".join(sorted(path.name for path in folder.iterdir())[:3])
         raise SavingError(
@@ -158,30 +189,54 @@ def finished(
             "to put the data set in its place"
         )
     _refuse_damaged(folder, report)
-    wanted = content_settings(settings)
-    if report.get("settings_hash") != settings_hash(wanted):
-        raise SavingError(
-            f"output_dir={output_dir} holds a data set of other settings ({_difference(report['settings'], wanted)}); "
-            "give a new folder, or --overwrite (overwrite=True) to build it anew"
-        )
-    before = report.get("source_revision")
-    if revision and before and revision != before:
-        keep = "put the old files back" if revision.startswith("sha256:") else f"--revision {before} keeps the old rows"
-        raise SavingError(
-            f"the source of output_dir={output_dir} has changed: it was built from {before} and is now at {revision}; "
-            f"{keep}, --overwrite (overwrite=True) builds the new ones"
-        )
+    _refuse_other_settings(report, content_settings(settings), revision, output_dir)
+    _refuse_moved(report, revision, output_dir)
     return Saved(folder, report, is_new=False)
 
 
-def load_report(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What `report.json` of a built folder holds; `None` for a folder that no build has finished."""
-    try:
-        report = json.loads((Path(folder) / REPORT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    known = isinstance(report, dict) and report.get("format") == FORMAT and isinstance(report.get("files"), list)
-    return report if known else None
+def _refuse_other_settings(
+    report: Mapping[str, Any], wanted: dict[str, Any], revision: str | None, output_dir: str | os.PathLike[str]
+) -> None:
+    before, there = report.get("source_revision"), dict(report.get("settings", {}))
+    if report.get("settings_hash") == settings_hash(wanted):
+        return
+    if before and (revision or wanted.get("revision") == before):
+        # the commits are known, and compared on their own: by what name each was asked for does not matter
+        there, wanted = ({k: v for k, v in each.items() if k != "revision"} for each in (there, wanted))
+        if there == wanted:
+            return
+    raise SavingError(
+        f"output_dir={output_dir} holds a data set of other settings ({_difference(there, wanted)}); give a new "
+        "folder, or --overwrite (overwrite=True) to build it anew"
+    )
+
+
+def _refuse_moved(report: Mapping[str, Any], revision: str | None, output_dir: str | os.PathLike[str]) -> None:
+    """Refuse another commit, or other local files, of the source or of one of several."""
+    before = str(report.get("source_revision") or "")
+    names = [str(part.get("name")) for part in parts_of(report)]
+    there, now = before.split("+"), (revision or "").split("+")
+    if not before or not revision or before == revision:
+        return
+    if len(there) == len(now) == len(names) > 1:
+        moved = [(name, *both) for name, *both in zip(names, there, now, strict=True) if both[0] != both[1]]
+        moved = [each for each in moved if UNKNOWN not in each]
+        if not moved:
+            return
+        name, before, revision = moved[0]
+        raise SavingError(
+            f"the source {name} of output_dir={output_dir} has changed: it was built from {before} and is now at "
+            f"{revision}; give a new folder, or --overwrite (overwrite=True) to build the new ones"
+        )
+    keep = f"--revision {before} keeps the old rows"
+    if revision.startswith("sha256:"):
+        keep = "put the old files back"
+    elif report.get("parts"):  # a mixture takes no commit
+        keep = "give a new folder"
+    raise SavingError(
+        f"the source of output_dir={output_dir} has changed: it was built from {before} and is now at {revision}; "
+        f"{keep}, --overwrite (overwrite=True) builds the new ones"
+    )
 
 
 def load_saved(folder: str | os.PathLike[str]) -> Any:
@@ -192,6 +247,7 @@ def load_saved(folder: str | os.PathLike[str]) -> Any:
     """
     from datasets import load_dataset
 
+    recover(output_folder(folder))
     report = load_report(folder)
     if report is None:
         raise SavingError(f"{folder} is no folder that `trl-ext data build` has finished; it lacks a {REPORT} of one")
@@ -219,10 +275,23 @@ def settings_hash(settings: Mapping[str, Any]) -> str:
 
 
 def revision_of_build(report: Mapping[str, Any]) -> str | None:
-    """The commits that a build, or each part of a mix, was read at, in one text; `None` where one is not known."""
+    """The commits that a build, or each part of a mix, was read at, in one text; `None` where none is known.
+
+    Of several parts, those that are not read from anywhere are `"generated"`, and those that are not known `"?"`.
+    """
     names = ("source_revision", "revision_resolved", "files_hash")
-    found = [next(filter(None, map(part.get, names)), None) for part in parts_of(report)]
-    return "+".join(map(str, found)) if all(found) else None
+    parts = parts_of(report)
+    found = [next(filter(None, map(part.get, names)), None) for part in parts]
+    if not any(found):
+        return None
+    return "+".join(str(one or _unread(part)) for one, part in zip(found, parts, strict=True))
+
+
+def _unread(part: Mapping[str, Any]) -> str:
+    from datasets_builders.registry import BUILDERS
+
+    source = BUILDERS.get(str(part.get("name")))
+    return GENERATED if source is not None and source.generate is not None else UNKNOWN
 
 
 def _settings_of(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,108 +352,6 @@ def _refuse_damaged(folder: Path, report: Mapping[str, Any]) -> None:
         if size != file["bytes"]:
             found = "is missing" if size is None else f"has {size} bytes in the place of {file['bytes']}"
             raise SavingError(f"{folder}: {file['path']} {found}; build it anew with --overwrite (overwrite=True)")
-
-
-def _recover(folder: Path) -> None:
-    """Undo a replacement that was interrupted between its two renames."""
-    old = _sibling(folder, "old")
-    if old.exists() and not folder.exists():
-        with _lock(folder):
-            if old.exists() and not folder.exists():
-                os.replace(old, folder)
-
-
-def _sibling(folder: Path, kind: str) -> Path:
-    return folder.parent / f".{folder.name}.{kind}"
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Keeps other processes from writing the same folder."""
-    from filelock import FileLock, Timeout
-
-    path = _sibling(folder, "lock")
-    lock = FileLock(path, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise SavingError(f"another process is writing output_dir={folder}; wait for it, or name another") from None
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # Windows removes no file that is open
-            path.unlink(missing_ok=True)
-        lock.release()
-
-
-@contextmanager
-def _partial(folder: Path) -> Iterator[Path]:
-    """A hidden empty folder to write to, which is gone afterwards unless it was given another name."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder):
-        path = _sibling(folder, "partial")
-        shutil.rmtree(path, ignore_errors=True)
-        path.mkdir()
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _swap(partial: Path, folder: Path) -> Path | None:
-    """Give the written folder its name; of what stood there goes what a build had written, and nothing else."""
-    if not folder.exists():
-        os.replace(partial, folder)
-        return None
-    old = _sibling(folder, "old")
-    if old.exists() and _others(old):
-        os.replace(old, kept := _free_name(folder))
-        _remove_built(kept)
-    shutil.rmtree(old, ignore_errors=True)
-    # straight to its last name: whatever ends this process, nothing of others ever has the name that is deleted
-    replaced = _free_name(folder) if _others(folder) else None
-    os.replace(folder, replaced or old)
-    os.replace(partial, folder)
-    if replaced is None:
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        _remove_built(replaced)
-    return replaced
-
-
-def _built_files(folder: Path) -> list[str]:
-    """The files of a folder that a build wrote; not a card or a configuration that was changed since."""
-    report = load_report(folder)
-    if report is None:
-        return []
-    hashes = report.get("written", {})
-    files = [name for name in (CARD, CONFIG) if (folder / name).is_file()]
-    same = [name for name in files if name not in hashes or hashes[name] == file_hash([folder / name])]
-    # a report that someone has edited may name anything
-    data = [file["path"] for file in report["files"] if _DATA_FILE.fullmatch(str(file["path"]))]
-    return [REPORT, *same, *data]
-
-
-def _others(folder: Path) -> list[str]:
-    """The files, links and empty folders in a folder that no build wrote."""
-    built = {folder / name for name in _built_files(folder)}
-    found = [path for path in sorted(folder.rglob("*")) if path not in built]
-    found = [path for path in found if path.is_symlink() or not path.is_dir() or not any(path.iterdir())]
-    return [path.relative_to(folder).as_posix() for path in found]
-
-
-def _remove_built(folder: Path) -> None:
-    for name in _built_files(folder):
-        (folder / name).unlink(missing_ok=True)
-    with suppress(OSError):  # it holds files of others
-        (folder / "data").rmdir()
-
-
-def _free_name(folder: Path) -> Path:
-    number = 1
-    while (kept := folder.with_name(f"{folder.name}.replaced-{number}")).exists():
-        number += 1
-    return kept
 
 
 def _write_config(folder: Path, settings: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets_builders.evaluation_rows import evaluation_source, has_mark
+from datasets_builders.evaluation_rows import evaluation_source, has_mark, is_evaluation_split
 
 BATCH_ROWS = 1000
 # A file of the data set is closed when it holds so many bytes; the size that `datasets` uses.
@@ -83,7 +83,7 @@ def write_rows(dataset: Any, folder: Path, *, split: str = "train", shard_bytes:
 
 def is_for_training(split: str) -> bool:
     """Whether rows of a split are trained on, by its name."""
-    return split.startswith("train")
+    return not is_evaluation_split(split)
 
 
 def _refuse_evaluation_rows(rows: Any, is_marked: bool) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
+from reward_funcs._applications import with_symbols
 from reward_funcs.base import Batch, Grade, Reward, check_flag, check_name, check_setting
 from reward_funcs.expressions import Node
 from reward_funcs.extract import (
@@ -165,7 +166,9 @@ class AccuracyReward(_AnswerReward):
     grader: several alternatives, an unsolved equation or inequality for a solved gold, a chain `4 = 5` whose parts
     disagree, a sum, product, integral, limit, gcd or lcm for a number. `<name>/reason` in TRL's table says which.
 
-    Exact numbers are compared exactly. `rel_tol` applies where one of the two is a rounded decimal.
+    Exact numbers are compared exactly. `rel_tol` applies where one of the two is a rounded decimal. Solutions in a list
+    are compared as a set: their order is no matter, nor how often one stands there (`-2` answers `-2, -2`). In a
+    relation such as `f(8) > 2 f(0)` an application is one thing, which only the same application equals.
 
     A gold is bare LaTeX, `$...$`, `\boxed{}`, a full solution that ends in a box or in `#### 42`, a number, or a list
     of golds. A gold that nothing can be compared with gives `None` (`bad_gold`).
@@ -315,7 +318,7 @@ class AccuracyReward(_AnswerReward):
             return Verdict(True, "correct")
         if len(answer) > self.max_answer_length:
             return Verdict(False, "too_long")
-        answer = evaluated_part(gold, answer)
+        gold, answer = with_symbols(gold, evaluated_part(gold, answer))
         # by its text alone, so that what may be slow never reaches anything that computes
         if not self.allow_unevaluated and is_unevaluated(gold, answer):
             return Verdict(False, "unevaluated")
@@ -346,7 +349,8 @@ class AccuracyReward(_AnswerReward):
         from reward_funcs.pool import Task, shared_pool
 
         pool = shared_pool(num_workers=self.num_workers, timeout=self.timeout)
-        tasks = [Task(typeset(gold), typeset(answer), rel_tol=self.rel_tol) for gold, answer in undecided]
+        asked = [with_symbols(gold, answer) for gold, answer in undecided]
+        tasks = [Task(typeset(gold), typeset(answer), rel_tol=self.rel_tol) for gold, answer in asked]
         for pair, (equal, reason) in zip(undecided, pool.compare(tasks), strict=True):
             verdicts[pair] = Verdict(equal, {"equal": "correct", "different": "wrong"}.get(reason, reason))
 

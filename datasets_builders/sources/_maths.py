@@ -5,15 +5,38 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from datasets_builders.golds import braced, gold_key, is_boxed, math_gold, written
+from datasets_builders.golds import braced, gold_key, has_open_commas, is_boxed, math_gold, written
 from datasets_builders.schema import Row, rl_row
 from datasets_builders.source import Drop
 from datasets_builders.sources._turns import filled
 
-# A picture that the text cannot show; [asy] code is a figure in words and stays.
+# A picture that the text cannot show, or a link to one; [asy] code is a figure in words and stays.
 _PICTURE = re.compile(
-    r"!\[(?:image[^\]\n]{0,200})?\]\(|!\[[^\]\n]{0,200}\]\([^)\s./]{0,200}[./]|<img\b|<image>|\\includegraphics\b|\[img\]",
+    r"!\[(?:image[^\]\n]{0,200})?\]\(|!\[[^\]\n]{0,200}\]\([^)\s./]{0,200}[./]|<img\b|<image>|\\includegraphics\b|\[img\]"
+    r"|\.(?:png|gif|jpe?g|svg|bmp|webp)(?![A-Za-z0-9])",
     re.IGNORECASE,
+)
+# a problem that wants several values, so that 5,105 as its answer may be two of them
+_LISTED = re.compile(r"separated by (?:a )?commas?|comma[- ]separated|\bas a list\b", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"\b(?:find|determine|list|give|state|name|enter|write|compute|what are|solve for|for) (?:\w+ )?all\b"
+    r"|\ball (?:the |of the )?(?:\w+ ){0,3}(?:values|solutions|numbers|integers|primes|roots|answers|pairs)\b"
+    r"|\bwhat are the\b|\brespectively\b|\bordered pairs?\b|\b(?:increasing|decreasing|ascending|descending) order\b",
+    re.IGNORECASE,
+)
+# one that wants a single number, whatever else it speaks of
+_SINGLE = re.compile(
+    r"\b(?:how many|how much|what is the|(?:find|determine|compute|calculate) the (?:\w+ ){0,3}"
+    r"(?:sum|number|product|value|area|volume|total|largest|smallest|greatest|least))\b",
+    re.IGNORECASE,
+)
+_PROOF = re.compile(r"\b(?:show|prove)(?: also)? that\b|\bprove[:,]", re.IGNORECASE)
+# what is asked for beside a proof; then the gold answers that. Behind the proof fewer words are enough.
+_ASKED = re.compile(
+    r"\b(?:find|determine|compute|calculate|evaluate|solve|what (?:is|are|was)|how (?:many|much))\b", re.IGNORECASE
+)
+_ASKED_BEHIND = re.compile(
+    rf"{_ASKED.pattern}|\b(?:express|describe|what|compare)\b|(?<!in )(?<!for )(?<!of )\bwhich\b", re.IGNORECASE
 )
 _FONT = r"\\(?:text|textbf|mathrm|mathbf|textrm|bf|rm)\s?\{?\s?"
 # C, (C), \text{(C)}, and the same in front of the option's text
@@ -42,19 +65,35 @@ def math_row(
         extra (`Any`): as in [`rl_row`].
 
     Raises:
-        Drop: `no_prompt` for an empty problem, `figure` for one with a picture, `no_choices` for the letter of an
-            option where the problem names no such thing, `gold_in_prompt` where a `\boxed{}` in the problem, such as
-            that of a solution behind it, holds the gold, and the reasons of [`math_gold`].
+        Drop: `no_prompt` for an empty problem, `figure` for one with a picture or the link to one, `proof` for one that
+            asks for nothing but a proof, `ambiguous_commas` where the gold joins the digits of an answer such as
+            `5,105` and the problem asks for several, `no_choices` for the letter of an option where the problem names
+            no such thing, `gold_in_prompt` where a `\boxed{}` in the problem, such as that of a solution behind it,
+            holds the gold, and the reasons of [`math_gold`].
     """
     text = filled(problem, "no_prompt")
     if _PICTURE.search(text):
         raise Drop("figure")
+    if _wants_proof(text):
+        raise Drop("proof")
     gold = math_gold(answer) if gold is None else gold
+    if has_open_commas(answer) and "," not in gold and _wants_several(text):
+        raise Drop("ambiguous_commas")
     if len(gold) < MAX_LETTER and (letter := choice_letter(gold)) is not None and not _is_named(letter, text):
         raise Drop("no_choices")
     if is_boxed(gold, text):
         raise Drop("gold_in_prompt")
     return rl_row(text, gold, task="math", source=source, source_id=source_id, answer=written(answer), **extra)
+
+
+def _wants_proof(text: str) -> bool:
+    """Whether a problem asks for a proof and for nothing else: the gold of one is a part of what is to be proved."""
+    proofs = list(_PROOF.finditer(text))
+    return bool(proofs) and not _ASKED.search(text) and not _ASKED_BEHIND.search(text, proofs[-1].end())
+
+
+def _wants_several(text: str) -> bool:
+    return bool(_LISTED.search(text) or (_SEVERAL.search(text) and not _SINGLE.search(text)))
 
 
 MAX_LETTER = 20  # characters of `$\textbf{(C)}$` and the like

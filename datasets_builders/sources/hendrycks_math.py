@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from datasets_builders.containment import Contained, Mark
 from datasets_builders.golds import boxed_gold
 from datasets_builders.schema import Row, text_hash
 from datasets_builders.source import Drop, Source, conversion
@@ -14,6 +15,7 @@ from datasets_builders.sources._maths import math_row
 from datasets_builders.sources._turns import filled
 
 HASHES = "math_500_hashes.txt"
+MARKS = "math_500_marks.txt"
 
 
 @conversion
@@ -23,7 +25,7 @@ def convert(row: Mapping[str, Any]) -> Row:
     Dropped: `evaluation_set` for the problems of MATH-500, `no_prompt`, `no_answer` without a box.
     """
     problem = filled(row["problem"], "no_prompt")
-    if text_hash(problem) in math_500_hashes():
+    if holds_math_500(problem):
         raise Drop("evaluation_set")
     answer, gold = boxed_gold(row["solution"])
     return math_row(
@@ -41,6 +43,25 @@ def convert(row: Mapping[str, Any]) -> Row:
 def math_500_hashes() -> frozenset[str]:
     """[`text_hash`] of each problem of MATH-500."""
     return frozenset(files(__package__).joinpath(HASHES).read_text(encoding="ascii").split())
+
+
+@cache
+def math_500_marks() -> Contained:
+    """Finds the problems of MATH-500 in other texts, by [`datasets_builders.containment.mark`] of each problem.
+
+    The file holds the three parts of one mark a line, in order, the last in hexadecimal digits.
+    """
+    lines = files(__package__).joinpath(MARKS).read_text(encoding="ascii").splitlines()
+    return Contained(Mark(digest, int(length), int(head, 16)) for digest, length, head in map(str.split, lines))
+
+
+def holds_math_500(text: str) -> bool:
+    """Whether a text is a problem of MATH-500 or holds one whole, in whatever setting of its formulas.
+
+    Args:
+        text (`str`): a prompt.
+    """
+    return text_hash(text) in math_500_hashes() or bool(math_500_marks().found(text))
 
 
 def _level(text: Any) -> int | None:

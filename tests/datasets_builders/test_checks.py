@@ -5,7 +5,14 @@ import warnings
 import pytest
 from datasets import Dataset, DatasetDict
 
-from datasets_builders.checks import check_licence, difficulty, filter_language, filter_length, verify_golds
+from datasets_builders.checks import (
+    check_licence,
+    deduplicate,
+    difficulty,
+    filter_language,
+    filter_length,
+    verify_golds,
+)
 from datasets_builders.schema import features, preference_row, rl_row
 from datasets_builders.source import Source, conversion
 from reward_funcs import GoldReport
@@ -229,6 +236,21 @@ def test_check_of_data_without_its_column_is_an_error(check, column):
         check(DatasetDict({"train": data}))
 
 
+@pytest.mark.parametrize(
+    "bad", [None, 5, [None], [{"role": "user"}], [{"role": "user", "content": None}], [{"role": "user", "content": 5}]]
+)
+@pytest.mark.parametrize("check", [deduplicate, lambda rows: filter_language(rows, ["en"])])
+def test_prompt_without_text_is_named(check, bad):
+    with pytest.raises(ValueError, match=r"prompt.* must be a (text|turn)"):
+        check([{"prompt": bad}])
+
+
+@pytest.mark.parametrize("columns", [{"completion": None}, {"chosen": None, "rejected": "b"}])
+def test_reply_without_text_is_named(columns):
+    with pytest.raises(ValueError, match="the reply None of a row must be a text or a list of turns"):
+        deduplicate([{"prompt": "a", **columns}])
+
+
 # --- licences
 
 
@@ -238,7 +260,23 @@ def convert(raw):
 
 
 @pytest.mark.parametrize(
-    "licence", ["cc-by-nc-4.0", "CC BY-NC-SA 4.0", "CC BY NC", "non-commercial use", "NonCommercial"]
+    "licence",
+    [
+        "cc-by-nc-4.0",
+        "CC BY-NC-SA 4.0",
+        "CC BY NC",
+        "CC-BY-NC4.0",
+        "cc_by_nc_4.0",
+        "non-commercial use",
+        "NonCommercial",
+        "non_commercial",
+        "Non – Commercial use",
+        "NON\u00a0COMMERCIAL",
+        "research-only",
+        "Academic research only",
+        "for research purposes only",
+        "not for commercial use",
+    ],
 )
 def test_noncommercial_licence_is_refused_unless_allowed(licence):
     with pytest.raises(ValueError, match=r"^the licence .* forbids commercial use; pass allow_noncommercial=True"):
@@ -251,7 +289,9 @@ def test_noncommercial_licence_is_refused_unless_allowed(licence):
         check_licence(source, allow_noncommercial=True)
 
 
-@pytest.mark.parametrize("licence", ["mit", "apache-2.0", "odc-by", "CC-BY-SA-4.0", "ncsa", "Once free"])
+@pytest.mark.parametrize(
+    "licence", ["mit", "apache-2.0", "odc-by", "CC-BY-SA-4.0", "ncsa", "Once free", "Commercial use allowed"]
+)
 def test_other_licence_passes_in_silence(licence):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

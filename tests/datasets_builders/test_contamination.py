@@ -1,6 +1,7 @@
 import json
 import pickle
 import random
+import re
 import unicodedata
 from pathlib import Path
 
@@ -149,8 +150,8 @@ def test_equal_letters_and_digits_are_contaminated_in_every_mode(mode, train, ev
 
 def test_exact_mode_looks_at_no_ngrams():
     evaluation = sentence(*range(20))
-    assert not contaminated(evaluation + " zz", evaluation, mode="exact")
-    assert contaminated(evaluation + " zz", evaluation)
+    assert not contaminated(sentence(*range(19)) + " zz", evaluation, mode="exact")
+    assert contaminated(sentence(*range(19)) + " zz", evaluation)
 
 
 def test_chinese_text_without_spaces_is_compared_by_letters():
@@ -170,18 +171,16 @@ def test_tokens_split_what_words_hold_together():
 
 def test_ngrams_of_short_words_are_left_out_on_request():
     evaluation = "a b c d alpha beta gamma delta"
-    train = f"Now {evaluation}!"
-    assert contaminated(f"Now {evaluation} !", evaluation + " z", ignore_short_tokens=True)  # 4 of 8 is no majority
+    assert contaminated(f"Now {evaluation} now", evaluation + " z", ignore_short_tokens=True)  # 4 of 8 is no majority
     evaluation = "a b c d e alpha beta gamma"
-    train = f"Now {evaluation} !"
+    train = f"Now {evaluation} now"
     assert contaminated(train, evaluation + " z")
     assert not contaminated(train, evaluation + " z", ignore_short_tokens=True)
 
 
-def test_user_turns_alone_are_compared():
+def test_turns_of_system_and_user_are_compared():
     evaluation = sentence(*range(12))
     turns = [
-        {"role": "system", "content": evaluation},
         {"role": "user", "content": "First."},
         {"role": "assistant", "content": evaluation},
         {"role": "user", "content": "Second."},
@@ -190,6 +189,60 @@ def test_user_turns_alone_are_compared():
     assert report["exact"] == report["contaminated"] == 1
     _, report = decontaminate([{"prompt": turns}], {"mine": [evaluation]})
     assert report["contaminated"] == 0
+    for mode in contamination.MODES:
+        asked = [{"role": "system", "content": f"Be kind. {evaluation}"}, {"role": "user", "content": "Solve it."}]
+        assert decontaminate([{"prompt": asked}], {"mine": [evaluation]}, mode=mode)[0] == []
+
+
+FRACTION = r"Let $x$ be a number with $f(x) = \frac{1}{2} + 3(x - 1)$. What is $f(5)$?"
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        FRACTION.replace(r"\frac", r"\dfrac").replace("(", r"\left(").replace(")", r"\right)"),
+        r"Let \( x \) be a number with \( f(x) = \frac{1}{2} + 3(x - 1) \). What is \( f(5) \)? Explain each step.",
+        FRACTION.replace(" ", "  ").replace("=", "  = ").replace("+", "+\n") + " Explain each step.",
+        "Problem 12. " + FRACTION,
+        "Solve this problem:\n" + FRACTION + " Give reasons.",
+        r"Let \[x\] be a number with $f(x)\,=\,\tfrac{1}{2}+3\big(x-1\big)$. What is $f(5)$?",
+    ],
+)
+@pytest.mark.parametrize("mode", contamination.MODES)
+def test_problem_in_another_setting_or_with_a_sentence_around_it_is_contaminated(train, mode):
+    assert contaminated(train, FRACTION, mode=mode)
+
+
+def test_changed_formula_in_a_long_problem_is_told_by_its_words():
+    # nothing is held whole; five of the nine words in one setting of the formula stand side by side
+    train = r"Let \( x \) be a number with \( f(x) = \dfrac{1}{2} + 3(x-1) \). What is \( f(6) \)?"
+    assert not contaminated(train, FRACTION, mode="exact")
+    assert contaminated(train, FRACTION, n=6)
+
+
+def test_short_problem_counts_where_it_is_a_sentence_of_its_own():
+    evaluation = r"Compute $\sin 60^\circ$."  # 16 letters and digits
+    assert contaminated(r"Think. Compute \(\sin 60^{\circ}\). Then stop.", evaluation, mode="exact")
+    assert not contaminated(r"Compute $\sin 60^\circ + 1$.", evaluation, mode="exact")
+    assert not contaminated(r"First compute $\sin 60^\circ$. Then stop.", evaluation, mode="exact")
+    assert not contaminated("Now what is 1 + 1? Tell me.", "What is 1 + 1?", mode="exact")  # 8 of them: as a whole
+
+
+def test_whole_prompt_is_found_between_words_alone():
+    evaluation = "Find the number of divisors of 18"
+    assert contaminated(evaluation + " please", evaluation, mode="exact")
+    assert not contaminated(evaluation + "0", evaluation, mode="exact")
+    assert not contaminated("re" + evaluation, evaluation, mode="exact")
+
+
+@pytest.mark.parametrize("bad", [None, 5, [{"role": "user", "content": None}], [None], [{"content": "a"}]])
+def test_prompt_that_holds_no_text_is_named(bad):
+    for call in (
+        lambda: decontaminate([{"prompt": bad}], {"mine": ["what is x"]}),
+        lambda: decontaminate([{"prompt": "a"}], {"mine": [{"prompt": bad}]}),
+    ):
+        with pytest.raises(ValueError, match=r"prompt.* must be a (text|turn)"):
+            call()
 
 
 @pytest.mark.parametrize("preset", ["boxed", "think_answer"])
@@ -228,7 +281,7 @@ def test_row_counts_for_every_set_that_it_meets():
     }
     kept, report = decontaminate(train, evaluations)
     assert kept == train[3:]
-    assert report == {"contaminated": 3, "exact": 1, "by_set": {"texts": 3, "rows": 1, "dataset": 1, "none": 0}}
+    assert report == {"contaminated": 3, "exact": 2, "by_set": {"texts": 3, "rows": 1, "dataset": 1, "none": 0}}
 
 
 def test_very_long_and_empty_prompts_are_read():
@@ -245,7 +298,8 @@ def test_very_long_and_empty_prompts_are_read():
 
 def _slow_words(text, unit):
     out, word = [], ""
-    for char in unicodedata.normalize("NFKC", text).casefold():
+    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().replace(",", ", ").split())
+    for char in plain.replace(" _", "_").replace("_ ", "_"):
         alone = "\u4e00" <= char <= "\u9fff"
         if unit == "token" and not (char.isalnum() or char == "_"):
             alone = not char.isspace()
@@ -260,11 +314,29 @@ def _slow_words(text, unit):
     return out + ([word] if word else [])
 
 
+def _slow_holds(train, evaluation):
+    """Whether some words of one prompt are all of the other; short ones stand on a line of their own."""
+    lines = [unicodedata.normalize("NFKC", text).casefold() for text in (train, evaluation)]
+    found = [[run for run in re.finditer(r"[^\W_]+", line)] for line in lines]
+    wanted = "".join(run[0] for run in found[1])
+    size = len(wanted.encode())
+    for first, start in enumerate(found[0]):
+        for last in range(first, len(found[0])):
+            if "".join(run[0] for run in found[0][first : last + 1]) != wanted or size < 12:
+                continue
+            before = None if not first else lines[0][found[0][first - 1].end() : start.start()]
+            gap = lines[0][found[0][last].end() :]
+            behind = None if last + 1 == len(found[0]) else gap[: found[0][last + 1].start() - found[0][last].end()]
+            if size >= 20 or all(each is None or "\n" in each for each in (before, behind)):
+                return True
+    return False
+
+
 def _slow_is_contaminated(train, evaluation, mode, n, coverage, unit, short):
     plain = [
         "".join(c for c in unicodedata.normalize("NFKC", t).casefold() if c.isalnum()) for t in (train, evaluation)
     ]
-    if plain[0] == plain[1] != "":
+    if plain[0] == plain[1] != "" or _slow_holds(train, evaluation):
         return True
     ours, theirs = _slow_words(train, unit), _slow_words(evaluation, unit)
     mine = {tuple(ours[i : i + n]) for i in range(len(ours) - n + 1)}
@@ -433,7 +505,7 @@ def _real(file, field):
     ("file", "field", "expected"),
     [
         ("gsm8k_train.jsonl", "question", (0, 70, 4, 3, 4, 4)),
-        ("math_train.jsonl", "problem", (0, 689, 76, 131, 449, 288)),
+        ("math_train.jsonl", "problem", (1, 678, 77, 154, 445, 301)),
     ],
 )
 def test_real_training_sets_overlap_as_counted_by_a_plain_loop(file, field, expected):

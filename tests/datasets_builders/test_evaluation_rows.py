@@ -12,7 +12,8 @@ import datasets
 import pytest
 
 from datasets_builders.building import build, build_eval, build_with_report
-from datasets_builders.evaluation_rows import EVALUATION_ID, evaluation_set_of, is_evaluation_row
+from datasets_builders.evaluation_rows import EVALUATION_ID, evaluation_set_of, is_evaluation_row, is_evaluation_split
+from datasets_builders.export import to_verl
 from datasets_builders.mixing import mix
 from datasets_builders.pushing import push_folder, push_to_hub
 from datasets_builders.registry import EVALUATION_SETS
@@ -79,6 +80,27 @@ def test_stored_training_rows_of_gsm8k_stay_training_data(gsm8k, stored, tmp_pat
     assert evaluation_set_of(train) is None
     assert len(mix({"x": (train, 4)})) == 4
     assert save(train, WRITTEN, tmp_path / "out").num_rows == 6
+
+
+@pytest.mark.parametrize("stored", [by_disk, by_parquet, by_json, by_list])
+def test_stored_test_rows_in_the_columns_of_verl_are_no_training_data(gsm8k, stored, tmp_path):
+    test, train = build_eval("gsm8k", local_path=gsm8k), build("gsm8k", local_path=gsm8k)
+    rows = stored(to_verl(test), tmp_path)
+    assert evaluation_set_of(rows) == "'gsm8k'"
+    with pytest.raises(SavingError, match=r"rows of 'gsm8k', an evaluation set"):
+        save(rows, WRITTEN, tmp_path / "out")
+    assert evaluation_set_of(stored(to_verl(train), tmp_path / "t")) is None
+    other = datasets.Dataset.from_list([{"extra_info": "gsm8k"}, {"extra_info": None}])
+    assert evaluation_set_of(other) is None
+
+
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [("test", True), ("test_prefs", True), ("Validation", True), ("evalSet", True), ("dev", True)]
+    + [(name, False) for name in ("train", "Train", "default", "sft", "train_test", "latest", "")],
+)
+def test_evaluation_split_is_told_by_its_words(split, expected):
+    assert is_evaluation_split(split) is expected
 
 
 def test_evaluation_rows_are_saved_as_a_test_split(gsm8k, tmp_path):

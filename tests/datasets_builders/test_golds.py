@@ -38,7 +38,14 @@ def accuracy() -> Iterator[AccuracyReward]:
         (Fraction(3, 4), "$3/4$"),
         (10**30, f"${10**30}$"),
         # dollars, delimiters, boxes
-        ("$69$,$84$", "$69,84$"),
+        ("$69$,$84$", "$69, 84$"),
+        ("$1$,$200$", "$1, 200$"),
+        (r"\(3\),\(150\)", "$3, 150$"),
+        (r"\[3\] , \[150\]", "$3, 150$"),
+        ("$1,234$,$5,678$", "$1234, 5678$"),
+        ("1$,$200", "$1200$"),
+        (r"$\$1,000$", "$1000$"),
+        ("$(1$,$200)$", "$(1, 200)$"),
         (r"\$32,\!348", "$32348$"),
         (r"$\$18.90$", "$18.90$"),
         (r"\(5\)", "$5$"),
@@ -88,6 +95,17 @@ def accuracy() -> Iterator[AccuracyReward]:
 )
 def test_math_gold_of_an_answer_is_its_normal_form(answer: Any, gold: str) -> None:
     assert math_gold(answer) == gold
+
+
+def test_answers_in_formulas_of_their_own_are_several_to_the_reward(accuracy: AccuracyReward) -> None:
+    golds = [math_gold(answer) for answer in ("$1$,$200$", r"\(3\),\(150\)")]
+    right, wrong = [r"\boxed{1, 200}", r"\boxed{150, 3}"], [r"\boxed{1200}", r"\boxed{3150}"]
+    assert accuracy(right, solution=golds) == [1.0, 1.0]
+    assert accuracy(wrong, solution=golds) == [0.0, 0.0]
+
+
+def test_many_formulas_that_never_end_come_to_an_end() -> None:
+    assert math_gold(r"\(1," * 20_000).startswith("$1,1,")
 
 
 @pytest.mark.parametrize(

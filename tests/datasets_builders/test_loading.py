@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from datasets_builders import loading
 from datasets_builders.building import build_with_report
 from datasets_builders.loading import (
     TEST_START,
@@ -21,7 +23,7 @@ from datasets_builders.loading import (
     raw_rows_of,
     wanted_columns,
 )
-from datasets_builders.local_files import LoadingError
+from datasets_builders.local_files import LoadingError, json_texts
 from datasets_builders.registry import BUILDERS, EVALUATION_SETS
 from datasets_builders.source import Source
 
@@ -77,7 +79,65 @@ def test_raw_rows_of_folders_are_read_through_data_dir(hub, tmp_path):
 def test_raw_rows_of_a_parquet_stream_decode_no_other_column(hub):
     source = of_hub(hub({"main": {"train": RAW}}, suffix="parquet"))
     raw = raw_rows(source, Wanted(streaming=True))
-    assert list(next(iter(raw.dataset._ex_iterable.ex_iterable))[1]) == ["question", "answer"]
+    assert [list(batch) for batch in raw.batches()] == [["question", "answer"]] * 7
+
+
+def test_raw_rows_of_a_stream_come_one_at_a_time(hub, jsonl):
+    for suffix in ("jsonl", "json", "parquet"):
+        raw = raw_rows(of_hub(hub({"main": {"train": RAW}}, name=suffix, suffix=suffix)), Wanted(streaming=True))
+        assert [len(next(iter(batch.values()))) for batch in raw.batches()] == [1] * 7
+    local = raw_rows(GSM8K, Wanted(streaming=True, local_path=jsonl(RAW)))
+    assert [len(next(iter(batch.values()))) for batch in local.batches()] == [1] * 7
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json"])
+def test_raw_rows_of_json_on_the_hub_are_read_no_further_than_to_the_columns(hub, suffix, monkeypatch):
+    source = of_hub(hub({"main": {"train": RAW}}, suffix=suffix))
+    read: list[str] = []
+
+    def watched(path: Any) -> Any:
+        for text in json_texts(path):
+            read.append(text)
+            yield text
+
+    monkeypatch.setattr(loading, "json_texts", watched)
+    raw_rows(source, Wanted(streaming=True))
+    assert len(read) == 1
+
+
+# Parquet on the Hub of which the files differ
+
+
+def _differing(folder: Path, *tables: Any) -> Source:
+    folder.mkdir(parents=True)
+    for number, rows in enumerate(tables):
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{number}.parquet")
+    return of_hub(str(folder), optional_columns=("level",))
+
+
+def test_stream_of_the_hub_whose_first_answers_are_null_has_the_later_ones(tmp_path):
+    source = _differing(tmp_path / "repo", [{"question": "p", "answer": None}], PLAIN)
+    assert rows_of(source, streaming=True) == [{"question": "p", "answer": None}, *PLAIN]
+
+
+def test_stream_of_the_hub_refuses_a_later_file_without_a_column(tmp_path):
+    source = _differing(tmp_path / "repo", PLAIN, [{"question": "p"}])
+    with pytest.raises(LoadingError, match=r"1\.parquet of .*repo lacks the column answer of 'gsm8k'; it has"):
+        rows_of(source, streaming=True)
+
+
+def test_stream_of_the_hub_keeps_an_optional_column_that_the_first_file_lacks(tmp_path):
+    levels = [{**row, "level": number} for number, row in enumerate(PLAIN)]
+    source = _differing(tmp_path / "repo", PLAIN[:1], levels)
+    assert rows_of(source, streaming=True) == [PLAIN[0], *levels]
+
+
+def test_stream_of_the_hub_decodes_what_datasets_stores_as_json(tmp_path):
+    rows = [{"question": "q", "answer": {"a": 1, "b": [None]}}, {"question": "q", "answer": {"c": "x"}}]
+    types = datasets.Features({"question": datasets.Value("string"), "answer": datasets.Json()})
+    (tmp_path / "repo").mkdir()
+    datasets.Dataset.from_list(rows, features=types).to_parquet(str(tmp_path / "repo" / "a.parquet"))
+    assert rows_of(of_hub(str(tmp_path / "repo")), streaming=True) == rows
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -238,6 +298,30 @@ def test_raw_rows_of_a_changed_file_are_read_again(jsonl):
     assert jsonl(RAW[:5]) == path
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_raw_rows_of_another_file_of_the_same_size_and_time_are_read_again(tmp_path, form):
+    """Also where a process has read and hashed the former one."""
+    path = tmp_path / f"rows.{form}"
+    built = []
+    for number in (3, 4):
+        rows = [{"question": f"What is {i} + {number}?", "answer": f"#### {i + number}"} for i in range(10, 20)]
+        if form == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            pq.write_table(pa.Table.from_pylist(rows), path, compression="none", use_dictionary=False)
+        os.utime(path, ns=(10**18, 10**18))
+        built.append((path.stat().st_size, build_with_report("gsm8k", local_path=path)))
+    assert built[0][0] == built[1][0]
+    assert [one.dataset[0]["solution"] for _, one in built] == ["$13$", "$14$"]
+    assert built[0][1].report.files_hash != built[1][1].report.files_hash
+
+
+@pytest.mark.parametrize("argument", ["config", "split", "revision"])
+def test_raw_rows_of_a_name_that_is_no_text_are_refused(jsonl, argument):
+    with pytest.raises(ValueError, match=rf"^{argument}=5 must be a text; leave it out"):
+        build_with_report("gsm8k", local_path=jsonl(RAW), **{argument: 5})
+
+
 MOCKS = {path.stem: path for path in ROWS.glob("*.jsonl")}
 
 
@@ -339,7 +423,7 @@ def test_raw_rows_of_a_local_parquet_stream_are_read_in_small_batches_from_a_win
     assert rows_of(GSM8K, local_path=files, streaming=True) == [
         {name: row[name] for name in ("question", "answer")} for row in rows
     ]
-    assert max(sizes) <= 32 and len(sizes) == 4
+    assert sizes == [1] * 100
     assert all(options == {"pre_buffer": False, "buffer_size": 1 << 20} for options in opened)
 
 
@@ -354,7 +438,7 @@ def test_raw_rows_of_a_hub_parquet_stream_are_read_as_those_of_a_local_file(hub,
     source = of_hub(hub({"default": {"train": RAW}}, suffix="parquet"))
     monkeypatch.setattr(pq, "ParquetFile", watched)
     assert rows_of(source, streaming=True) == PLAIN
-    # by `datasets`, which looks at the types, for the size of a batch, and for the rows
+    # by `datasets`, which looks at the types, for the columns, and for the rows
     assert opened[-2:] == [{"pre_buffer": False, "buffer_size": 1 << 20}] * 2
 
 

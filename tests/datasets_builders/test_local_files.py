@@ -164,6 +164,39 @@ def test_data_files_tell_longer_names_of_splits_apart(tmp_path):
     assert names(data_files(tmp_path, ["train_prefs"])) == ["train_prefs-0.parquet"]
 
 
+@pytest.mark.parametrize(
+    ("train", "other"),
+    [
+        ("gsm8k_train.jsonl", "gsm8k_test.jsonl"),
+        ("math-train-v2.json", "math-validation-v2.json"),
+        ("Train.jsonl", "Test.jsonl"),
+        ("gsm8kTrain.jsonl.gz", "gsm8kEval.jsonl.gz"),
+        ("gsm8k.train.0.jsonl", "gsm8k.dev.0.jsonl"),
+        ("train1.jsonl", "TEST1.jsonl"),
+        ("attestation.jsonl", "rows_val.jsonl"),
+    ],
+)
+def test_data_files_tell_splits_by_any_word_of_the_name(tmp_path, train, other):
+    for name in (train, other):
+        written(tmp_path / name, "{}")
+    assert names(data_files(tmp_path, ["train"])) == [train]
+
+
+@pytest.mark.parametrize("name", ["HumanEval.jsonl", "IFEval_input_data.jsonl", "human-eval.jsonl"])
+def test_data_files_of_a_test_split_may_be_named_after_an_evaluation_set(tmp_path, name):
+    written(tmp_path / name, "{}")
+    assert names(data_files(tmp_path, ["test"])) == [name]
+    with pytest.raises(LoadingError, match=r"files of the splits eval, but none of train"):
+        data_files(tmp_path, ["train"])
+
+
+def test_data_files_named_after_two_splits_are_refused(tmp_path):
+    written(tmp_path / "train_test.jsonl", "{}")
+    with pytest.raises(LoadingError, match=r"train_test.jsonl is named after the splits train and test; rename it"):
+        data_files(tmp_path, ["train"])
+    assert names(data_files(tmp_path, ["test", "train"])) == ["train_test.jsonl"]
+
+
 def test_data_files_without_the_split_name_those_that_are_there(tmp_path):
     written(tmp_path / "test.jsonl", "{}")
     with pytest.raises(LoadingError, match=r"files of the splits test, but none of train; choose one with split="):

@@ -118,6 +118,8 @@ def test_hostile_problems_come_to_an_end(text: str) -> None:
         'See <img src="a.png">.',
         "See <image>.",
         r"\includegraphics{a}",
+        "A diagram. [1988 AIME-12.png](https://example.org/wiki/index.php/File:1988_AIME-12.png)",
+        "See square.GIF for it.",
     ],
 )
 def test_a_problem_with_a_picture_is_dropped(problem: str) -> None:
@@ -130,6 +132,65 @@ def test_a_problem_with_a_picture_is_dropped(problem: str) -> None:
 def test_a_problem_with_drawing_code_or_a_factorial_stays() -> None:
     for problem in ("[asy] draw((0,0)--(1,1)); [/asy] How long is it?", "What is $5![3](4)$?", "Figure it out!"):
         assert math_row(problem, "5", source="mine")["prompt"] == [{"role": "user", "content": problem}]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "Show that $EQ = FR$.",
+        "Let $p$ be prime. Prove that $p + 1$ is even, in which $p > 2$.",
+        "Prove: every such $n$ is at most 5.",
+        "If $m$ is an integer then show that it is a square.",
+    ],
+)
+def test_a_problem_that_asks_for_nothing_but_a_proof_is_dropped(problem: str) -> None:
+    with pytest.raises(Drop, match="proof"):
+        math_row(problem, "5", source="mine")
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "Show that the series converges and find its sum.",
+        "(a) Show that $x > 0$. (b) Which $x$ is least?",
+        "Find the greatest $n$. Prove that there is no greater one.",
+        "Find the least $n$, or prove that there is none.",
+        "In what year will the census show that they are fewer? What is it?",
+    ],
+)
+def test_a_problem_that_asks_for_more_than_a_proof_stays(problem: str) -> None:
+    assert math_row(problem, "5", source="mine")["solution"] == "$5$"
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "Find all such primes. Enter them separated by commas.",
+        "What are the values of $x$?",
+        "Find all integers $n$ with this property.",
+        "How many are red and how many are blue, as a comma-separated pair?",
+    ],
+)
+@pytest.mark.parametrize("answer", ["5,105", "$7,103$", "1,234,567"])
+def test_commas_that_may_separate_answers_where_several_are_wanted_are_dropped(problem: str, answer: str) -> None:
+    with pytest.raises(Drop, match="ambiguous_commas"):
+        math_row(problem, answer, source="mine")
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer", "gold"),
+    [
+        ("How many 5-digit numbers are there?", "5,105", "$5105$"),
+        ("What is the sum of all the values of $x$?", "5,105", "$5105$"),
+        ("Find all values, separated by commas.", "5, 105", "$5, 105$"),
+        ("Find all values, separated by commas.", r"5,\!105", "$5105$"),
+        ("Find all values, separated by commas.", "$5$,$105$", "$5, 105$"),
+        ("Find all values, separated by commas.", "5105", "$5105$"),
+        ("Find all values, separated by commas.", "0,105", "$0,105$"),
+    ],
+)
+def test_commas_that_are_told_by_the_problem_or_the_answer_stay(problem: str, answer: str, gold: str) -> None:
+    assert math_row(problem, answer, source="mine")["solution"] == gold
 
 
 def test_choice_row_has_the_letter_and_the_options() -> None:

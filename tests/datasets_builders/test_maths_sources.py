@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from datasets_builders.containment import Contained, mark
 from datasets_builders.registry import BUILDERS, EVALUATION_SETS
 from datasets_builders.schema import features, prompt_id, prompt_text, row_errors, text_hash
 from datasets_builders.source import Source, converted
@@ -277,7 +278,7 @@ EXPECTED: dict[str, list[Any]] = {
             "$3.14$",
             {"answer": "3.14", "error": "1e-2", "answer_type": "Numerical", "subject": "Geometry"},
         ),
-        ("Which two?", "$69,84$", {"answer": "$69$,$84$", "unit": "minutes", **COUNTED}),
+        ("Which two?", "$69, 84$", {"answer": "$69$,$84$", "unit": "minutes", **COUNTED}),
         ("Which two numbers?", "$100, 200$", {"answer": "100,200", **COUNTED}),
         "no_answer",
     ],
@@ -406,6 +407,15 @@ def test_open_reasoner_zero_item_as_a_list_is_the_row_of_its_columns() -> None:
         assert convert.explained([raw["0"], raw["1"]]) == convert.explained(raw)  # type: ignore[arg-type]
 
 
+def test_open_reasoner_zero_letter_of_a_listed_option_is_a_choice() -> None:
+    convert = BUILDERS["open_reasoner_zero"].convert
+    problem = "Which is it? (A) 10 (B) 15 (C) 20"
+    found = [convert([{"value": problem}, {"ground_truth": {"value": answer}}]) for answer in ("(B)", "$C$", "15")]
+    rows = [row for row in found if row is not None]
+    assert [(row["task"], row["solution"]) for row in rows] == [("choice", "B"), ("choice", "C"), ("math", "$15$")]
+    assert json.loads(rows[0]["extra"])["choices"] == ["10", "15", "20"]
+
+
 def test_dapo_wording_is_taken_off_at_the_ends_alone() -> None:
     convert = BUILDERS["dapo_math_raw"].convert
     raw = raw_rows("dapo_math_raw")[0]
@@ -444,8 +454,10 @@ def test_omega_has_the_kinds_of_its_three_parts_and_reads_their_train_splits_alo
 
 def test_hendrycks_math_drops_the_problems_of_the_evaluation_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hendrycks_math, "math_500_hashes", lambda: frozenset([text_hash(CRATE)]))
+    monkeypatch.setattr(hendrycks_math, "math_500_marks", lambda: Contained(filter(None, [mark(CRATE)])))
     other_spacing = {**raw_rows("hendrycks_math")[0], "problem": CRATE.replace(" ", "  ").replace("?", " ?")}
-    for raw in (raw_rows("hendrycks_math")[0], other_spacing):
+    longer = {**raw_rows("hendrycks_math")[0], "problem": f"Problem 12. {CRATE} Explain each step."}
+    for raw in (raw_rows("hendrycks_math")[0], other_spacing, longer):
         assert hendrycks_math.convert.explained(raw) == (None, "evaluation_set")
     assert hendrycks_math.convert(raw_rows("hendrycks_math")[1]) is not None
 
@@ -458,6 +470,14 @@ def test_math_500_hashes_are_five_hundred_in_order() -> None:
     assert hendrycks_math.math_500_hashes() == frozenset(lines)
 
 
+def test_math_500_marks_are_five_hundred_in_order() -> None:
+    lines = (Path(hendrycks_math.__file__).parent / hendrycks_math.MARKS).read_text(encoding="ascii").splitlines()
+    assert len(lines) == len(set(lines)) == 500
+    assert lines == sorted(lines)
+    marks = hendrycks_math.math_500_marks().marks.values()
+    assert sum(len(digests) for lengths in marks for digests in lengths.values()) == 500
+
+
 def real_rows(name: str) -> list[Any]:
     # a text may hold line separators that are no new row
     return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").split("\n") if line]
@@ -467,8 +487,24 @@ def real_rows(name: str) -> list[Any]:
 def test_math_500_hashes_are_those_of_its_problems() -> None:
     problems = [row["problem"] for row in real_rows("math500.jsonl")]
     assert {text_hash(problem) for problem in problems} == hendrycks_math.math_500_hashes()
-    raw = [{"problem": problem, "solution": r"\boxed{1}", "level": "Level 1", "type": "x"} for problem in problems]
-    assert converted(BUILDERS["hendrycks_math"], raw) == ([], {"evaluation_set": 500})
+    lines = (Path(hendrycks_math.__file__).parent / hendrycks_math.MARKS).read_text(encoding="ascii").splitlines()
+    assert lines == sorted("{} {} {:08x}".format(*one) for one in map(mark, problems) if one is not None)
+    for text in ("{}", "Solve this problem step by step.\n{}", "{}\nPut the answer in LaTeX.", "Problem 12. {}"):
+        raw = [{"problem": text.format(problem), "solution": r"\boxed{1}"} for problem in problems]
+        assert converted(BUILDERS["hendrycks_math"], raw) == ([], {"evaluation_set": 500})
+
+
+@needs_data
+def test_real_problems_of_the_training_set_hold_none_of_math_500() -> None:
+    problems = [row["problem"] for row in real_rows("math_train.jsonl")]
+    assert [problem for problem in problems if hendrycks_math.holds_math_500(problem)] == []
+
+
+@needs_data
+@pytest.mark.parametrize("change", [(r"\frac", r"\dfrac"), ("(", r"\left("), ("$x$", r"\( x \)"), ("=", " = ")])
+def test_math_500_is_found_in_another_setting(change: tuple[str, str]) -> None:
+    problems = [row["problem"].replace(*change) for row in real_rows("math500.jsonl")]
+    assert [problem for problem in problems if not hendrycks_math.holds_math_500(problem)] == []
 
 
 @needs_data
@@ -478,7 +514,7 @@ def test_math_500_hashes_are_those_of_its_problems() -> None:
         ("math_500", "math500.jsonl", {}),
         ("olympiadbench", "olympiadbench.jsonl", {}),
         ("deepscaler", "math_train.jsonl", {"no_answer": 4}),
-        ("open_reasoner_zero", "orz_57k_items.jsonl", {"figure": 19, "gold_in_prompt": 3}),
+        ("open_reasoner_zero", "orz_57k_items.jsonl", {"figure": 28, "proof": 34, "gold_in_prompt": 3}),
         ("multi_subject", "multi_subject_rlvr.jsonl", {}),
         ("klear_math", "klear_mathsub.jsonl", {}),
     ],

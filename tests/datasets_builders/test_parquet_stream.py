@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import re
 import threading
@@ -20,7 +19,7 @@ import pytest
 
 from datasets_builders import parquet_stream
 from datasets_builders.loading import Wanted, raw_rows, raw_rows_of
-from datasets_builders.parquet_stream import hold_few_rows, parquet_batches, rows_at_once, streams_parquet
+from datasets_builders.parquet_stream import parquet_batches, streams_parquet
 from datasets_builders.registry import BUILDERS
 from datasets_builders.source import Source
 
@@ -126,62 +125,50 @@ def test_stream_holds_few_pages_of_a_large_row_group(tmp_path):
     assert max(held) < 6 << 20
 
 
-def test_stream_reads_long_rows_in_smaller_batches(tmp_path):
-    pq.write_table(table(50, 100), tmp_path / "short.parquet")
-    pq.write_table(table(6, 1 << 19), tmp_path / "long.parquet", **PAGE)
-    pq.write_table(table(0), tmp_path / "empty.parquet")
-    names = ["question", "answer"]
-    assert rows_at_once(str(tmp_path / "short.parquet"), names) == 32
-    assert rows_at_once(str(tmp_path / "empty.parquet"), names) == 32
-    # 2 MiB a batch, of rows of half a MiB; with the column beside it they have twice that
-    assert rows_at_once(str(tmp_path / "long.parquet"), names) == 3
-    assert rows_at_once(str(tmp_path / "long.parquet"), [*names, "heavy"]) == 1
-    sizes = [batch.num_rows for batch in parquet_batches(str(tmp_path / "long.parquet"), names)]
-    assert sizes == [3, 3]
-    raw = raw_rows(of_files(str(tmp_path / "long.parquet")), Wanted(streaming=True))
-    assert [len(batch["question"]) for batch in raw.batches()] == [3, 3]
-    local = raw_rows(BUILDERS["gsm8k"], Wanted(streaming=True, local_path=tmp_path / "long.parquet"))
-    assert [len(batch["question"]) for batch in local.batches()] == [3, 3]
+def test_batches_hold_few_rows_of_any_length(tmp_path):
+    """Long rows among short ones of one row group, of which the mean tells nothing."""
+    short, long = table(400, 100), table(6, 1 << 20)
+    pq.write_table(pa.concat_tables([short, long, short, long.slice(1, 1)]), tmp_path / "a.parquet", **PAGE)
+    facts = pq.read_metadata(tmp_path / "a.parquet")
+    assert facts.num_row_groups == 1 and facts.row_group(0).total_byte_size // facts.num_rows < (2 << 20) // 32
+    batches = list(parquet_batches(str(tmp_path / "a.parquet"), ["question", "answer"]))
+    assert [row for batch in batches for row in batch.to_pylist()] == plain(
+        pa.concat_tables([short, long, short, long.slice(1, 1)])
+    )
+    assert max(batch.num_rows for batch in batches) == 32
+    # 2 MiB hold one text of 1 MiB and more, and not two
+    assert max(batch.nbytes for batch in batches) < 2 << 20
+    assert [batch.num_rows for batch in batches if batch.nbytes > 1 << 20] == [17, *[1] * 4, 32, 18]
 
 
-@pytest.fixture
-def streamed(tmp_path: Path) -> Callable[..., Any]:
-    """The stream of `datasets` over two files, the second without `answer`, read by `hold_few_rows` or not."""
+def test_batches_of_an_empty_file_are_none(tmp_path):
+    pq.write_table(table(0), tmp_path / "a.parquet")
+    assert list(parquet_batches(str(tmp_path / "a.parquet"), ["question"])) == []
+
+
+def test_batches_of_some_row_groups(tmp_path):
     pq.write_table(table(50), tmp_path / "a.parquet", row_group_size=20)
-    pq.write_table(table(70).drop_columns(["answer"]), tmp_path / "b.parquet", row_group_size=40)
-    files = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
-
-    def read(*, few: bool) -> Any:
-        types = datasets.Features({name: datasets.Value("large_string") for name in SCHEMA.names})
-        builder = datasets.load_dataset_builder("parquet", data_files=files, features=types)
-        if few:
-            assert streams_parquet(builder)
-            hold_few_rows(builder, types)
-        return builder.as_streaming_dataset(split="train")
-
-    return read
+    found = [batch.num_rows for batch in parquet_batches(str(tmp_path / "a.parquet"), ["question"], [2, 0])]
+    assert found == [30]
 
 
-def test_stream_has_the_rows_types_and_shards_of_datasets(streamed):
-    plain_stream, stream = streamed(few=False), streamed(few=True)
-    rows = list(stream)
-    assert rows == list(plain_stream) and len(rows) == 120 and rows[-1]["answer"] is None
-    assert stream.features == plain_stream.features and stream.num_shards == plain_stream.num_shards == 2
-    assert next(iter(stream.with_format("arrow").iter(batch_size=7))).schema.field("answer").type == pa.large_string()
-    # by row groups, as `reshard` divides it
-    assert stream.reshard().num_shards == 5 and list(stream.reshard()) == rows
+def test_page_larger_than_a_block_is_read_in_blocks_into_one_buffer(tmp_path, server, monkeypatch):
+    rows = table(40, 10_000)
+    pq.write_table(rows, tmp_path / "a.parquet", use_dictionary=False, compression="none")
+    monkeypatch.setattr(parquet_stream, "BLOCK_BYTES", 1 << 16)
+    read: list[Any] = []
+    real = parquet_stream._Blocks.read
 
+    def watched(self: Any, size: int = -1) -> Any:
+        read.append(real(self, size))
+        return read[-1]
 
-def test_stream_resumes_shuffles_and_pickles_as_that_of_datasets(streamed):
-    plain_stream, stream = streamed(few=False), streamed(few=True)
-    assert list(pickle.loads(pickle.dumps(stream))) == list(plain_stream)
-    rows = iter(stream)
-    first = [next(rows) for _ in range(63)]
-    again = streamed(few=True)
-    again.load_state_dict(stream.state_dict())
-    assert first + list(again) == list(plain_stream)
-    drawn = list(stream.shuffle(seed=3, buffer_size=1))
-    assert drawn == list(plain_stream.shuffle(seed=3, buffer_size=1)) != list(plain_stream)
+    monkeypatch.setattr(parquet_stream._Blocks, "read", watched)
+    address, asked = server
+    batches = parquet_batches(address("a.parquet"), ["question"])
+    assert [row for batch in batches for row in batch.to_pylist()] == rows.select(["question"]).to_pylist()
+    assert max(map(len, read)) > 400_000 and max(asked) == 1 << 16
+    assert {type(part) for part in read if len(part) > 1 << 16} == {bytearray}
 
 
 def test_other_formats_are_read_as_datasets_reads_them(hub):

@@ -180,10 +180,12 @@ def test_revision_that_is_not_known_now_is_no_change(tmp_path):
     assert not save(_data(), _report(revision_resolved=None), tmp_path / "out").is_new
 
 
-def test_revision_of_a_mixture_is_that_of_all_parts_or_none():
+def test_revision_of_a_mixture_is_that_of_each_part():
     parts = [{"revision_resolved": "a"}, {"revision_resolved": "b"}]
     assert revision_of_build({"parts": parts}) == "a+b"
-    assert revision_of_build({"parts": [*parts, {"revision_resolved": None}]}) is None
+    assert revision_of_build({"parts": [*parts, {"revision_resolved": None}]}) == "a+b+?"
+    assert revision_of_build({"parts": [{"name": "countdown"}, *parts]}) == "generated+a+b"
+    assert revision_of_build({"parts": [{"name": "countdown"}, {"name": "mine"}]}) is None
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,10 @@ def _defaults(parser: argparse.ArgumentParser, config: dict[str, Any]) -> dict[s
 
 
 def _join_names(args: argparse.Namespace) -> None:
-    """One name of the source, from its place or from its flag."""
+    """One name of the source, or the parts of a mixture, from their place or from their flag."""
+    if hasattr(args, "parts"):
+        args.parts = args.parts or args.sources or []
+        del args.sources  # so that the settings are the same ones, wherever they come from
     if not hasattr(args, "dataset_name"):
         return
     given, flag = args.source, args.dataset_name
@@ -167,6 +170,9 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
 
 def _add_mix(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parts", nargs="*", metavar="NAME=COUNT", help="rows, or a share below 1, of each source")
+    parser.add_argument(
+        "--sources", nargs="+", metavar="NAME=COUNT", help="the same as a flag, and in a YAML file; the former win"
+    )
     parser.add_argument("--recipe", metavar="NAME", help="olmo3-think, olmo3-instruct, or a YAML file of NAME: COUNT")
     parser.add_argument("--total", type=number(int, 1), metavar="N", help="rows in all, for shares")
     parser.add_argument(

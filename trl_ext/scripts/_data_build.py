@@ -123,14 +123,21 @@ def _hub_revision(args: Any, source: Any) -> str | None:
     """The commit that the Hub has now; only asked for where a finished folder is to be compared with it."""
     from datasets_builders.saving import load_report
 
-    if source.path is None or not args.output_dir or args.overwrite or load_report(args.output_dir) is None:
+    if not args.output_dir or args.overwrite or load_report(args.output_dir) is None:
         return None
+    return newest_commit(source, args.revision)
+
+
+def newest_commit(source: Any, revision: str | None = None) -> str | None:
+    """The commit that the Hub has now of what a source is read from; `None` where that cannot be told."""
     from huggingface_hub import HfApi
 
     from datasets_builders.pushing import hub_errors
 
+    if source.path is None:
+        return None
     try:
-        found = HfApi().dataset_info(source.path, revision=args.revision or source.revision).sha
+        found = HfApi().dataset_info(source.path, revision=revision or source.revision).sha
     except hub_errors():
         return None  # offline: what is there is what there is
     return None if found is None else str(found)
@@ -342,6 +349,8 @@ def _config(args: Any) -> dict[str, Any]:
     config = {name: value for name, value in vars(args).items() if name not in skipped and value not in (None, [])}
     if getattr(args, "source", None):
         config["dataset_name"] = args.source
+    if getattr(args, "parts", None):
+        config["sources"] = args.parts
     if args.against is not None:
         config["decontaminate"] = args.against
     return config

@@ -39,11 +39,14 @@ def evaluation_sets(names: Sequence[str] | None) -> tuple[dict[str, Any], dict[s
             name, _, path = word.partition("=")
             found[name] = _evaluation_set(name, path or None)
         return found, missing
-    for name in EVALUATION_SETS:
-        try:
-            found[name] = _evaluation_set(name, None)
-        except ValueError as error:
-            missing[name] = str(error)
+    from datasets_builders.connection import offline_where_unreachable
+
+    with offline_where_unreachable():
+        for name in EVALUATION_SETS:
+            try:
+                found[name] = _evaluation_set(name, None)
+            except ValueError as error:
+                missing[name] = str(error)
     return found, missing
 
 
@@ -65,6 +68,7 @@ def _own_prompts(path: str) -> Any:
     """Prompts of a file of one's own, from the first column that may hold them."""
     rows = table_of(path)
     column = _prompt_column(rows, path)
+    _refuse_unreadable(rows, column, path)
     return rows if column == "prompt" else [str(text) for text in rows[column]]
 
 
@@ -77,6 +81,21 @@ def _prompt_column(rows: Any, path: str) -> str:
         f"{path} has none of the columns {', '.join(PROMPT_COLUMNS)}, but {', '.join(rows.column_names)}; rename that "
         "of the prompts"
     )
+
+
+def _refuse_unreadable(rows: Any, name: str, path: str) -> None:
+    """Refuse rows without a prompt, which can be compared with nothing."""
+    for number, prompt in enumerate(_column(rows, name)):
+        turns = prompt if isinstance(prompt, list) else [{"content": prompt}]
+        if not turns or not all(isinstance(turn, Mapping) and isinstance(turn.get("content"), str) for turn in turns):
+            raise UserError(
+                f"row {number} of {path} has no text in its column {name} ({_brief(prompt)}); correct or remove it"
+            )
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def table_of(path: str) -> Any:
@@ -225,7 +244,9 @@ def decontaminate(args: Any) -> int:
     from datasets_builders.saving import load_report, save
 
     rows = table_of(args.source)
-    prompts = rows.select_columns([_prompt_column(rows, args.source)])
+    column = _prompt_column(rows, args.source)
+    _refuse_unreadable(rows, column, args.source)
+    prompts = rows.select_columns([column])
     prompts = prompts.rename_columns(dict(zip(prompts.column_names, ["prompt"], strict=True)))
     left, counts = decontaminated(prompts.add_column(_ROW, range(len(rows))), args)
     if not counts:

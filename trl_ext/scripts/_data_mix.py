@@ -13,6 +13,7 @@ from trl_ext.scripts._data_build import (
     file_names,
     finish,
     is_there,
+    newest_commit,
     refuse_early,
     row_options,
     settings_of,
@@ -41,10 +42,7 @@ def mix(args: Any) -> int:
     refuse_early(args, [source_of(name) for name in sources])
     paths = _local_paths(args)
     settings = {**settings_of(args), "sources": sources, "local_paths": {n: file_names(p) for n, p in paths.items()}}
-    revision = _mixed_revision(sources, paths)
-    if paths and revision is None:
-        settings["local_files"] = _files_hash(paths)
-    if is_there(args, settings, revision):
+    if is_there(args, settings, _mixed_revision(args, sources, paths)):
         return 0
     built = mix_with_report(
         sources,
@@ -58,20 +56,26 @@ def mix(args: Any) -> int:
     if args.recipe:
         built.report.name = Path(args.recipe).stem
     dataset, checks = checked(built.dataset, args, source_of(next(iter(sources))))
-    return finish(dataset, built.report, args, settings, checks, revision)
+    return finish(dataset, built.report, args, settings, checks, None)  # the report names what each part was read at
 
 
-def _mixed_revision(sources: Mapping[str, Any], paths: Mapping[str, list[str]]) -> str | None:
-    return _files_hash({name: paths[name] for name in sources}) if set(paths) == set(sources) else None
-
-
-def _files_hash(paths: Mapping[str, list[str]]) -> str:
+def _mixed_revision(args: Any, sources: Mapping[str, Any], paths: Mapping[str, list[str]]) -> str | None:
+    """What each source is at now, as the report of a finished folder has it; only asked for where there is one."""
     from datasets_builders.building import source_of
-    from datasets_builders.loading import local_facts
-    from datasets_builders.local_files import hash_of_facts
+    from datasets_builders.saving import load_report, revision_of_build
 
-    facts = [fact for name in paths for fact in local_facts(source_of(name), {"local_path": paths[name]})]
-    return hash_of_facts(tuple(facts))
+    if args.dry_run or args.overwrite or load_report(args.output_dir) is None:
+        return None
+    return revision_of_build({"parts": [_part_now(source_of(name), paths.get(name)) for name in sources]})
+
+
+def _part_now(source: Any, paths: list[str] | None) -> dict[str, Any]:
+    from datasets_builders.loading import content_hash, local_facts
+
+    if paths is None:
+        return {"name": source.name, "revision_resolved": newest_commit(source)}
+    files = [Path(path) for path, *_ in local_facts(source, {"local_path": paths})]
+    return {"name": source.name, "files_hash": content_hash(files)}
 
 
 def _mixture(args: Any) -> tuple[dict[str, int | float], int | None]:
@@ -105,11 +109,13 @@ def _recipe_file(name: str) -> dict[str, int | float]:
     if not Path(name).is_file():
         recipe(name)  # says which recipe was probably meant
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        text = Path(name).read_text(encoding="utf-8-sig")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UserError(f"{name} is not valid YAML: {str(error).splitlines()[0]}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name} is not UTF-8 text ({error.reason}); convert it to UTF-8") from None
     if not isinstance(found, dict) or not found:
         raise UserError(f"{name} must hold lines of `source: number of rows`")
     # a mapping of YAML keeps the last one of equal keys and says nothing

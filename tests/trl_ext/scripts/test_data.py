@@ -596,7 +596,7 @@ def test_mixture_of_a_changed_file_is_refused(here, capsys):
     argv += ["--decontaminate", "none"]
     assert _data(*argv) == 0
     _write("train.jsonl", RAW[:9])
-    _refused(capsys, "other settings (local_files: sha256:", *argv)
+    _refused(capsys, "the source gsm8k of output_dir=out has changed: it was built from sha256:", *argv)
 
 
 def test_comparison_with_nothing_counts_nothing(here, capsys):
