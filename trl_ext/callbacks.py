@@ -35,7 +35,7 @@ class MetricsWriter(TrainerCallback):
             os.replace(self.path, self.path.with_suffix(".jsonl.old"))
             return
         rows = [row for row in read_metrics(self.path) if "train_runtime" not in row]  # an earlier end was not the end
-        kept = [row for row in rows if row.get("step", 0) <= state.global_step]
+        kept = [row for row in rows if _is_up_to(row.get("step", 0), state.global_step)]
         partial = self.path.with_suffix(".jsonl.partial")
         partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
         os.replace(partial, self.path)
@@ -49,6 +49,11 @@ class MetricsWriter(TrainerCallback):
             row["group_std"] = [float(f"{value:.4g}") for value in group_std]
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, default=float) + "\n")
+
+
+def _is_up_to(step: Any, last: int) -> bool:
+    """Lines of others, whose step is no number, are kept."""
+    return not isinstance(step, (int, float)) or step <= last
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:

@@ -78,3 +78,10 @@ def test_metrics_take_numbers_of_numpy_and_torch(tmp_path):
     _log(MetricsWriter(tmp_path), 1, a=np.float32(0.5), b=torch.tensor(2.0))
     row = read_metrics(tmp_path / METRICS_FILE)[0]
     assert (row["a"], row["b"]) == (0.5, 2.0)
+
+
+def test_lines_of_others_outlive_a_resume(tmp_path):
+    path = tmp_path / METRICS_FILE
+    path.write_text('{"step": null, "note": 1}\n{"step": "two"}\n{"step": 3}\n{"step": 2}\n')
+    MetricsWriter(tmp_path).on_train_begin(None, _state(2), None)
+    assert _steps(path) == [None, "two", 2]
