@@ -102,7 +102,12 @@ def _table(title: str, rows: dict[str, Any] | None) -> str:
 # The block between the `---` lines at the start of a card, and in it the entry of the figures: what is indented, and
 # list items and comments that are not.
 _METADATA = re.compile(r"\A(\ufeff?\s*---[ \t]*\r?\n)(.*?)(^---[ \t]*(?:\r?\n|\Z))", re.DOTALL | re.MULTILINE)
-_MODEL_INDEX = re.compile(r"^model-index[ \t]*:.*?(?=^[^\s\-#]|\Z)", re.DOTALL | re.MULTILINE)
+_OLD_LINE_ENDS = re.compile(r"\ufeff?\s*---[ \t]*\r(?!\n)")
+_MODEL_INDEX = re.compile(
+    r"""^(?P<quote>["']?)model-index(?P=quote)[ \t]*:.*?(?=^[^\s\-#]|\Z)""", re.DOTALL | re.MULTILINE
+)
+# Blank lines and comments behind the entry: they are of what comes next.
+_TRAILING = re.compile(r"(?:^(?:#[^\n]*|[ \t\r]*)(?:\n|\Z))*\Z", re.MULTILINE)
 
 
 def add_eval_results(card_path: str | Path, results: Sequence[Any]) -> Path:
@@ -119,30 +124,89 @@ def add_eval_results(card_path: str | Path, results: Sequence[Any]) -> Path:
         `Path`: The card.
 
     Raises:
-        UserError: For a card whose metadata is no valid YAML, or whose `model-index` has another form.
+        UserError: For a card that is no text in UTF-8, whose metadata is no valid YAML or cannot take the figures
+            without a change of what else is there, or whose `model-index` has another form.
     """
-    from huggingface_hub.repocard_data import eval_results_to_model_index
-
-    path = Path(card_path)
-    path = path / "README.md" if path.is_dir() else path
-    text = path.read_bytes().decode("utf-8") if path.exists() else f"# {_card_name(path)}\n"
+    path = _card_path(card_path)
     if not results:
         return path
-    match = _METADATA.match(text)
-    block = match[2] if match else ""
-    index = _merged(_model_index(block, path), eval_results_to_model_index(_card_name(path), list(results)))
-    newline = "\r\n" if "\r\n" in text else "\n"
-    block = _MODEL_INDEX.sub("", block)
-    block += newline if block and not block.endswith("\n") else ""
-    block += _yaml({"model-index": index}).replace("\n", newline)
-    if match:
-        text = match[1] + block + match[3] + text[match.end() :]
-    else:
-        text = f"---{newline}{block}---{newline}{newline}{text}"
+    text = _with_results(_card_text(path), path, results)
     partial = path.with_name(f"{path.name}.partial")
     partial.write_bytes(text.encode("utf-8"))
     os.replace(partial, path)
     return path
+
+
+def check_card(card_path: str | Path) -> None:
+    """Whether figures can be put into a card, before they are measured.
+
+    Args:
+        card_path (`str` or `Path`): a `README.md`, or the folder that holds it; it need not be there.
+
+    Raises:
+        UserError: For a card that `add_eval_results` would refuse.
+    """
+    from huggingface_hub import EvalResult
+
+    path = _card_path(card_path)
+    trial: dict[str, Any] = {
+        "task_type": "text-generation",
+        "dataset_type": "trial",
+        "dataset_name": "trial",
+        "metric_type": "trial",
+    }
+    _with_results(_card_text(path), path, [EvalResult(**trial, metric_value=0.0)])
+
+
+def _card_path(card_path: str | Path) -> Path:
+    path = Path(card_path)
+    return path / "README.md" if path.is_dir() else path
+
+
+def _card_text(path: Path) -> str:
+    if not path.exists():
+        return f"# {_card_name(path)}\n"
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path} is no text in UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
+        ) from error
+
+
+def _with_results(text: str, path: Path, results: Sequence[Any]) -> str:
+    """The card's text with the figures in it, and all other metadata as it was, which is seen to."""
+    from huggingface_hub.repocard_data import eval_results_to_model_index
+
+    match = _METADATA.match(text)
+    if match is None and _OLD_LINE_ENDS.match(text):
+        raise UserError(f"{path}: its lines end in CR alone, as on old Macs; save it with LF or CRLF")
+    block = match[2] if match else ""
+    index = _merged(_model_index(block, path), eval_results_to_model_index(_card_name(path), list(results)))
+    newline = "\r\n" if "\r\n" in text else "\n"
+    new = _MODEL_INDEX.sub(lambda found: _TRAILING.search(found[0])[0], block)  # type: ignore[index]
+    new += newline if new and not new.endswith("\n") else ""
+    new += _yaml({"model-index": index}).replace("\n", newline)
+    _refuse_loss(block, new, index, path)
+    if match:
+        return match[1] + new + match[3] + text[match.end() :]
+    return f"---{newline}{new}---{newline}{newline}{text}"
+
+
+def _refuse_loss(old: str, new: str, index: list[dict[str, Any]], path: Path) -> None:
+    """Refuse metadata whose other fields would not be what they were: an anchor that is gone, a form in one line."""
+    import yaml
+
+    before = yaml.safe_load(old) or {}
+    try:
+        after = yaml.safe_load(new)
+    except yaml.YAMLError:
+        after = None
+    if after != {**before, "model-index": yaml.safe_load(_yaml(index))}:
+        raise UserError(
+            f"{path}: figures cannot be put into its metadata without a change of what else is there; write the "
+            "metadata as `name: value` lines, without {...} around them, anchors (&) in model-index or a line `...`"
+        )
 
 
 def _card_name(path: Path) -> str:

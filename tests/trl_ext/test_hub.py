@@ -5,7 +5,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard
 
 from trl_ext.errors import UserError
-from trl_ext.hub import add_eval_results
+from trl_ext.hub import add_eval_results, check_card
 
 CARD = """\
 ---
@@ -126,3 +126,57 @@ def test_broken_metadata_is_refused_and_left_alone(tmp_path, metadata, sentence)
     with pytest.raises(UserError, match=sentence):
         add_eval_results(path, [_result()])
     assert path.read_text() == f"---\n{metadata}\n---\ntext\n"
+
+
+FORMS = {
+    "flow": "{license: mit, tags: [a]}\n",
+    "an anchor that is used later": INDEX.replace("type: org/maths", "type: &maths org/maths") + "base: *maths\n",
+    "an end of the document": "license: mit\n...\n",
+}
+
+
+@pytest.mark.parametrize("block", FORMS.values(), ids=FORMS)
+def test_metadata_that_cannot_take_figures_is_refused_and_left_alone(tmp_path, block):
+    path = tmp_path / "README.md"
+    path.write_text(f"---\n{block}---\ntext\n")
+    for call in (lambda: add_eval_results(path, [_result()]), lambda: check_card(path)):
+        with pytest.raises(UserError, match="cannot be put into its metadata without a change of what else is there"):
+            call()
+    assert path.read_text() == f"---\n{block}---\ntext\n"
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_quoted_model_index_is_the_same_entry(tmp_path, quote):
+    path = tmp_path / "README.md"
+    path.write_text(f"---\n{INDEX.replace('model-index', f'{quote}model-index{quote}')}---\ntext\n")
+    add_eval_results(path, [_result(0.3)])
+    assert path.read_text().count("model-index") == 1
+    assert [metric["value"] for metric in _metadata(path)["model-index"][0]["results"][0]["metrics"]] == [0.5, 0.3]
+
+
+def test_comments_behind_model_index_stay(tmp_path):
+    path = tmp_path / "README.md"
+    comment = "\n# about the data\n# in two lines\n"
+    path.write_text(f"---\n{INDEX.replace('datasets:', f'{comment}datasets:')}# the end\n---\ntext\n")
+    add_eval_results(path, [_result()])
+    assert path.read_text().startswith(f"---\n{comment}datasets:\n- org/data\n# the end\nmodel-index:\n")
+
+
+def test_card_that_is_no_text_is_refused_and_a_good_or_missing_one_is_left_alone(tmp_path):
+    path = tmp_path / "README.md"
+    check_card(path)
+    assert not path.exists()
+    path.write_text(CARD)
+    check_card(tmp_path)
+    assert path.read_text() == CARD
+    path.write_bytes(b"# caf\xe9\n")
+    with pytest.raises(UserError, match=r"is no text in UTF-8 .* at byte 5"):
+        check_card(path)
+
+
+def test_metadata_whose_lines_end_in_cr_alone_is_refused(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_bytes(b"---\rlicense: mit\r---\rtext")
+    with pytest.raises(UserError, match="its lines end in CR alone"):
+        add_eval_results(path, [_result()])
+    assert path.read_bytes() == b"---\rlicense: mit\r---\rtext"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from trl_ext.smol import MODEL_ALIAS, resolve_model
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 ADAPTER_CONFIG = "adapter_config.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+_SHOWN = 3  # names of weights in a message
 
 
 class Loaded(NamedTuple):
@@ -116,9 +119,11 @@ def load_model(
     """Model, adapter and tokenizer in memory; the arguments are those of `open_generator`.
 
     Raises:
-        UserError: If something cannot be found or loaded.
+        UserError: If something cannot be found or loaded, a checkpoint lacks weights of the model, or an adapter does
+            not fit it.
     """
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if dtype is not None and dtype not in DTYPES:
@@ -129,17 +134,34 @@ def load_model(
     if load_in_4bit:
         settings |= {"quantization_config": _four_bits(dtype, place), "device_map": {"": place}}
     try:
-        loaded = AutoModelForCausalLM.from_pretrained(name, **settings)
+        loaded, found = AutoModelForCausalLM.from_pretrained(name, output_loading_info=True, **settings)
         source = _tokenizer_of(name, adapter)
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=settings["revision"] if source == name else None)
-    except (OSError, ValueError) as error:
+        # an adapter has no configuration of a model, which names the class of the tokenizer
+        own = {"revision": settings["revision"]} if source == name else {"config": loaded.config}
+        tokenizer = AutoTokenizer.from_pretrained(source, **own)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"model={name!r} cannot be loaded ({_first_line(error)}); check name and revision.") from error
+    _check_complete(name, found["missing_keys"])
     if not load_in_4bit:
         loaded = loaded.to(place)
     if adapter is not None:
         loaded = _with_adapter(loaded, adapter, name)
     # a name that says the same on every machine
     return Loaded(loaded.eval(), tokenizer, MODEL_ALIAS if model == MODEL_ALIAS else name, adapter)
+
+
+def _check_complete(name: str, missing: Iterable[str]) -> None:
+    """transformers draws weights that a checkpoint lacks at random, and says so in a log alone."""
+    absent = sorted(missing)
+    if absent:
+        raise UserError(
+            f"model={name!r}: the checkpoint lacks {len(absent)} weights of the model ({_some(absent)}), which would "
+            "be random numbers; save or download it again."
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
 def _best_device() -> Any:
@@ -163,22 +185,50 @@ def _four_bits(dtype: str | None, place: Any) -> Any:
 
 
 def _tokenizer_of(name: str, adapter: str | None) -> str:
-    """The adapter's folder where training saved a tokenizer beside it: its chat template is the one trained with."""
-    if adapter is not None and (Path(adapter) / "tokenizer_config.json").is_file():
-        return adapter
-    return name
+    """The adapter, where training saved a tokenizer beside it: its chat template is the one trained with."""
+    if adapter is None:
+        return name
+    if Path(adapter).is_dir():
+        return adapter if (Path(adapter) / TOKENIZER_CONFIG).is_file() else name
+    return adapter if _is_on_hub(adapter, TOKENIZER_CONFIG) else name
+
+
+def _is_on_hub(repository: str, file: str) -> bool:
+    """Whether the repository has the file; without a network, whether it was downloaded before."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        hf_hub_download(repository, file)
+    except EntryNotFoundError:  # that it is not in the cache, too
+        return False
+    return True
 
 
 def _with_adapter(model: Any, adapter: str, name: str) -> Any:
     from peft import PeftModel
+    from peft.utils import load_peft_weights, set_peft_model_state_dict
+    from safetensors import SafetensorError
 
     try:
-        return PeftModel.from_pretrained(model, adapter)
-    except (OSError, ValueError, RuntimeError) as error:
+        loaded = PeftModel.from_pretrained(model, adapter)
+        if loaded.active_peft_config.is_prompt_learning:  # no weights of layers
+            return loaded
+        # once more, since peft keeps to itself which weights it had no place for
+        result = set_peft_model_state_dict(loaded, load_peft_weights(adapter, device="cpu"))
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(
             f"adapter={adapter!r} does not fit the model {name!r} ({_first_line(error)}); name the model that it was "
             "trained on."
         ) from error
+    lacking = sorted(key for key in result.missing_keys if ".lora_" in key)
+    for keys, what in ((sorted(result.unexpected_keys), "the model has no place for"), (lacking, "the adapter lacks")):
+        if keys:
+            raise UserError(
+                f"adapter={adapter!r} does not fit the model {name!r}: {what} {len(keys)} of its weights "
+                f"({_some(keys)}); name the model that it was trained on."
+            )
+    return loaded
 
 
 def _first_line(error: Exception) -> str:

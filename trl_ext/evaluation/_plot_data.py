@@ -213,7 +213,7 @@ class _Table:
             self.skipped["unreadable line"] += 1
             return
         step = _number(row.get("step"))
-        if step is None or not math.isfinite(step):
+        if step is None or not abs(step) <= LARGEST:
             self.skipped["line without a step"] += 1
             return
         for key, value in row.items():

@@ -38,6 +38,7 @@ STYLE: Any = {
 _MARKED_POINTS = 30  # with more points than these, markers are only there to tell curves apart
 _STD_BINS = 16
 _STEP_BINS = 60
+_MOST_TICKS = 13
 _SHADES = 32  # with more than 50, matplotlib puts an image into an SVG
 _STACK_COLUMNS = 200
 _CHARACTERS = 66  # of a legend that fit below one pair of axes
@@ -195,11 +196,34 @@ def _style(index: int) -> dict[str, Any]:
 def _set_scale(axis: Any, scale: str, linear_below: float) -> None:
     if scale == "linear":
         return
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
     axis.set_yscale(scale, **({"linthresh": linear_below} if scale == "symlog" else {}))
+    if scale == "symlog":  # matplotlib labels powers of ten alone, and between -1 and -10 nothing can be read off
+        low, high = axis.get_ylim()
+        axis.yaxis.set_major_locator(FixedLocator(symlog_ticks(low, high, linear_below)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def symlog_ticks(low: float, high: float, linear_below: float) -> list[float]:
+    """Ticks of an axis that is linear up to a size: in its linear part the halves, beyond it 1, 2 and 5 of each decade.
+
+    Where that is more than a dozen, only powers of ten.
+
+    Example:
+        >>> symlog_ticks(-9.0, 1.0, 1.0)
+        [-5.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0]
+    """
+    decades = max(0, int(np.ceil(np.log10(max(abs(low), abs(high), linear_below) / linear_below))))
+    fine = [0.5, *(factor * 10.0**decade for decade in range(decades + 1) for factor in (1, 2, 5))]
+    coarse = [10.0**decade for decade in range(0, decades + 1, 1 + decades // 7)]
+    for sizes in (fine, coarse):
+        ticks = sorted(sign * size * linear_below for size in sizes for sign in (-1.0, 1.0))
+        ticks = [tick for tick in sorted([*ticks, 0.0]) if low <= tick <= high]
+        if len(ticks) <= _MOST_TICKS:
+            break
+    return ticks
 
 
 def _keep_within(axis: Any, low: float, high: float) -> None:
@@ -264,15 +288,7 @@ def _draw_group_std(axis: Any, cell: Cell, lines: Sequence[Line], look: Look) ->
 
 def _draw_time_stack(axis: Any, cell: Cell, lines: Sequence[Line], look: Look) -> None:
     """Seconds of a step over the steps, the parts on top of each other; means of stretches where there are many."""
-    curves = [curve for part in cell.curves if (curve := lines[0].curve(*part.metrics)) is not None]
-    steps = curves[0].steps
-    for curve in curves[1:]:
-        steps = np.intersect1d(steps, curve.steps)
-    values = np.stack([curve.values[np.searchsorted(curve.steps, steps)] for curve in curves])
-    if len(steps) > _STACK_COLUMNS:
-        bounds = np.linspace(0, len(steps), _STACK_COLUMNS + 1).astype(int)[:-1]
-        sizes = np.diff(np.append(bounds, len(steps)))
-        steps, values = np.add.reduceat(steps, bounds) / sizes, np.add.reduceat(values, bounds, axis=1) / sizes
+    steps, values = _stacked([curve for part in cell.curves if (curve := lines[0].curve(*part.metrics)) is not None])
     # bars, not areas: a batch that serves several steps is generated in one of them, and an area would slant
     width = 0.86 * float(np.median(np.diff(steps))) if len(steps) > 1 else 0.8
     width = width / 0.86 if len(steps) > _MARKED_POINTS else width
@@ -285,6 +301,24 @@ def _draw_time_stack(axis: Any, cell: Cell, lines: Sequence[Line], look: Look) -
     _, top = look.steps
     axis.set_xlim(min(look.steps[0], steps[0] - width), max(top, steps[-1] + width))
     _legend_below(axis, axis.containers, [part.label for part in cell.curves])
+
+
+def _stacked(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (n,) at which any of the curves has a figure, and the figures (curves, n) with 0 in the gaps.
+
+    Of many steps, means of stretches: over the steps at which a curve has a figure, as in the bars of several runs.
+    """
+    steps = np.unique(np.concatenate([curve.steps[np.isfinite(curve.values)] for curve in curves]))
+    values = np.full((len(curves), len(steps)), np.nan)
+    for row, curve in zip(values, curves, strict=True):
+        there = np.isfinite(curve.values)
+        row[np.searchsorted(steps, curve.steps[there])] = curve.values[there]
+    if len(steps) <= _STACK_COLUMNS:
+        return steps, np.nan_to_num(values)
+    bounds = np.linspace(0, len(steps), _STACK_COLUMNS + 1).astype(int)[:-1]
+    counts = np.add.reduceat(np.isfinite(values).astype(int), bounds, axis=1)
+    sums = np.add.reduceat(np.nan_to_num(values), bounds, axis=1)
+    return np.add.reduceat(steps, bounds) / np.diff(np.append(bounds, len(steps))), sums / np.maximum(counts, 1)
 
 
 def _draw_time_bars(axis: Any, cell: Cell, lines: Sequence[Line], look: Look) -> None:

@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jinja2 import TemplateError
+
 from trl_ext.errors import UserError
 from trl_ext.evaluation.generation import Prompt, Request
 
 
-def rendered(tokenizer: Any, prompt: Prompt, chat_template_kwargs: Mapping[str, Any]) -> str:
+def rendered(
+    tokenizer: Any, prompt: Prompt, chat_template_kwargs: Mapping[str, Any], *, name: str | None = None
+) -> str:
     """The prompt as text: a conversation in the chat template with the start of the answer, else as it is.
 
     A conversation that ends with a turn of the assistant is gone on with.
 
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): with the chat template.
+        prompt (`str` or `list[dict]`): text or messages.
+        chat_template_kwargs (`Mapping`): further arguments of the template.
+        name (`str`, *optional*): what messages of errors call the prompt, such as "row 3"; by default how it starts.
+
     Raises:
-        UserError: If a conversation meets a tokenizer without a chat template.
+        UserError: If a conversation meets a tokenizer without a chat template, has a content that is no text, or is
+            refused by the template.
     """
     if isinstance(prompt, str):
         return prompt
@@ -24,15 +35,38 @@ def rendered(tokenizer: Any, prompt: Prompt, chat_template_kwargs: Mapping[str, 
             "prompt is a conversation and the tokenizer has no chat template; give plain text, or set "
             "tokenizer.chat_template (trl.clone_chat_template copies that of another model)."
         )
+    name = name or f"prompt {prompt!s:.60}"
+    check_texts(prompt, name)
     is_begun = prompt[-1].get("role") == "assistant"
-    text: str = tokenizer.apply_chat_template(
-        prompt,
-        tokenize=False,
-        add_generation_prompt=not is_begun,
-        continue_final_message=is_begun,
-        **chat_template_kwargs,
-    )
+    try:
+        text: str = tokenizer.apply_chat_template(
+            prompt,
+            tokenize=False,
+            add_generation_prompt=not is_begun,
+            continue_final_message=is_begun,
+            **chat_template_kwargs,
+        )
+    except (TemplateError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{name}: the chat template refuses the conversation of {', '.join(str(m.get('role')) for m in prompt)} "
+            f"({error}); change its messages, or the tokenizer's chat template."
+        ) from error
     return text
+
+
+def check_texts(prompt: Prompt, name: str) -> None:
+    """Refuse what a template for text would print as Python writes it, such as content blocks.
+
+    Raises:
+        UserError: For a content that is no text; `name` says of which prompt.
+    """
+    for place, message in enumerate(() if isinstance(prompt, str) else prompt):
+        content = message.get("content")
+        if content is not None and not isinstance(content, str):
+            raise UserError(
+                f"{name}: message {place} has the content {content!r:.60}, which is no text; a model that is loaded "
+                "here reads text alone, so put the blocks' text into one."
+            )
 
 
 def prompt_ids(tokenizer: Any, request: Request, chat_template_kwargs: Mapping[str, Any]) -> list[int]:
@@ -41,7 +75,7 @@ def prompt_ids(tokenizer: Any, request: Request, chat_template_kwargs: Mapping[s
     Raises:
         UserError: If there is no token to start from.
     """
-    text = rendered(tokenizer, request.prompt, chat_template_kwargs)
+    text = rendered(tokenizer, request.prompt, chat_template_kwargs, name=f"request {request.key}")
     # a chat template writes the special tokens itself
     ids: list[int] = tokenizer(text, add_special_tokens=isinstance(request.prompt, str), verbose=False)["input_ids"]
     if ids:

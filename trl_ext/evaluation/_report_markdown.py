@@ -206,6 +206,8 @@ def _run(results: Mapping[str, Any]) -> str:
     ]
     rows += [(name, results["sampling"][name]) for name in results["sampling"]]
     rows += [("samples a problem", results["num_samples"]), ("batch size", results["batch_size"])]
+    rows += [("reward", results.get("reward") or "that of each task"), ("truncated samples", results["truncated"])]
+    rows += [("reward that chooses", results["best_of_reward"])] if results.get("best_of_reward") else []
     rows += [(f"version of {name}", value) for name, value in results["versions"].items()]
     for name, one in results["benchmarks"].items():
         facts = one.get("data") or {}

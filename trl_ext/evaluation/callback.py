@@ -20,7 +20,7 @@ from trl_ext.callbacks import METRICS_FILE, MetricsWriter, read_metrics
 from trl_ext.errors import UserError
 from trl_ext.evaluation._figures import figures
 from trl_ext.evaluation._generate_transformers import TransformersGenerator
-from trl_ext.evaluation._prompt_ids import rendered
+from trl_ext.evaluation._prompt_ids import check_texts, rendered
 from trl_ext.evaluation.generation import (
     DEFAULT_BATCH_SIZE,
     Completion,
@@ -30,7 +30,7 @@ from trl_ext.evaluation.generation import (
     build_requests,
     plan_batches,
 )
-from trl_ext.evaluation.grading import Graded, grade, reward_for, task_of
+from trl_ext.evaluation.grading import VOTING_TASKS, Graded, grade, reward_for, task_of
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,8 @@ class EvaluationCallback(TrainerCallback):
         truncated (`str`): `"grade"` or `"wrong"`, as of `grade`.
 
     Raises:
-        UserError: For a setting out of range, rows without prompt, or a task without a reward.
+        UserError: For a setting out of range, an unknown language, rows without prompt or solution, a message that is
+            no text, or a task without a reward.
 
     Example:
 
@@ -119,8 +120,9 @@ class EvaluationCallback(TrainerCallback):
             raise UserError(f"every_n_steps={every_n_steps!r} must be a whole number from 1.")
         if max_new_tokens is not None and not _is_count(max_new_tokens):
             raise UserError(f"max_new_tokens={max_new_tokens!r} must be a whole number from 1.")
-        for task in {task_of(row) for row in self.rows} if reward is None else ():
-            reward_for(task)
+        _check_language(language)
+        if not isinstance(metric_prefix, str) or not metric_prefix.strip("/ "):
+            raise UserError(f"metric_prefix={metric_prefix!r} must be a name in front of the metrics, such as 'eval'.")
         grade([], [], truncated=truncated)  # refuses an unknown rule now and not after the first generation
         self.trainer = trainer
         self.every_n_steps = every_n_steps
@@ -134,6 +136,10 @@ class EvaluationCallback(TrainerCallback):
         self.truncated = truncated
         # one plan for the whole run; it depends on neither the model nor the number of processes
         self.requests = build_requests(self.rows, num_samples=num_samples, seed=seed)
+        for index, request in enumerate(self.requests[::num_samples]):
+            check_texts(request.prompt, f"row {index}")
+        if reward is None:
+            _check_gradable(self.rows)
         self.batches = plan_batches(self.requests, self.batch_size)
         self._began, self._resumed_from = 0.0, 0
         self._last_step: int | None = None
@@ -161,7 +167,8 @@ class EvaluationCallback(TrainerCallback):
             self._run(args, state, control, kwargs)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.at_end and self._last_step != state.global_step and state.global_step > 0 and self._is_tidy:
+        has_trained = state.global_step > self._resumed_from  # else there is nothing that an earlier run did not see
+        if self.at_end and self._last_step != state.global_step and has_trained:
             self._run(args, state, control, kwargs)  # something ended the training between two steps
 
     def _interval(self, args: Any, state: Any) -> int:
@@ -305,13 +312,19 @@ def tidy(path: Path, resumed_from: int, began: float) -> None:
         return
     rows = read_metrics(path)
     # the times are rounded to milliseconds
-    kept = [r for r in rows if r.get("time", 0.0) >= began - 1e-3 or 0 <= r.get("step", 0) <= resumed_from != 0]
+    kept = [r for r in rows if _number(r, "time") >= began - 1e-3 or 0 <= _number(r, "step") <= resumed_from != 0]
     if rows and not kept:
         os.replace(path, path.with_suffix(".jsonl.old"))
     elif len(kept) < len(rows):
         partial = path.with_suffix(".jsonl.partial")
         partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
         os.replace(partial, path)
+
+
+def _number(row: Mapping[str, Any], name: str) -> float:
+    """A figure of a line that something else may have written; 0 where it is no number."""
+    value = row.get(name)
+    return value if isinstance(value, (int, float)) else 0
 
 
 def _keys(requests: Sequence[Request]) -> list[str]:
@@ -331,6 +344,27 @@ def _checked_rows(eval_dataset: Any) -> list[Mapping[str, Any]]:
     if not all(isinstance(row, Mapping) for row in rows):
         raise UserError("eval_dataset must hold rows (dictionaries with prompt and solution).")
     return rows
+
+
+def _check_gradable(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse now, and not after the first generation, what the rewards of the tasks cannot grade."""
+    for task in {task_of(row) for row in rows}:
+        reward_for(task)
+    for index, row in enumerate(rows):
+        if task_of(row) in VOTING_TASKS and row.get("solution") is None:
+            raise UserError(
+                f"eval_dataset: row {index} has no gold in the column 'solution'; its columns are {', '.join(row)}. "
+                "Give one, or grade the rows with reward=."
+            )
+
+
+def _check_language(language: str | None) -> None:
+    from reward_funcs import LanguageConsistencyReward
+
+    try:
+        LanguageConsistencyReward(language)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def _checked_k(k: int | None, num_samples: int, params: SamplingParams) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,7 +76,7 @@ class Comparison:
     Args:
         runs (`list[str]`): what each run is: its folder, model and settings.
         benchmarks (`list[BenchmarkComparison]`): the sets that both have.
-        notes (`list[str]`): sets that only one has.
+        notes (`list[str]`): sets that only one has, and settings that differ.
         level (`float`): of significance.
     """
 
@@ -126,10 +127,11 @@ def compare_runs(
         `Comparison`: positive differences mean that the second is better.
 
     Raises:
-        UserError: For a folder without a finished evaluation, files that cannot be read, and runs that share no
-            problem.
+        UserError: For a folder without a finished evaluation, files that cannot be read, runs that were graded in
+            different ways, and runs that share no problem.
     """
     runs = [_read(Path(first)), _read(Path(second))]
+    _refuse_other_grading(runs[0][0], runs[1][0], [str(first), str(second)])
     shared = [name for name in runs[0][1] if name in runs[1][1]]
     if not shared:
         names = [", ".join(problems) for _, problems in runs]
@@ -145,6 +147,7 @@ def compare_runs(
         for word, (_, own), (_, others) in (("first", *runs), ("second", *reversed(runs)))
         if (alone := [name for name in own if name not in others])
     ]
+    notes += _other_settings(runs[0][0], runs[1][0])
     told = [
         f"{path}: {subject(results)}. {settings_sentence(results)}"
         for path, (results, _) in zip((first, second), runs, strict=True)
@@ -172,6 +175,36 @@ def _read(folder: Path) -> tuple[dict[str, Any], Problems]:
     if not {"sampling", "generator", "num_samples"} <= results.keys() or not problems:
         raise UserError(f"{folder / RESULTS_FILE} is not of a finished evaluation; {remedy}")
     return results, problems
+
+
+def _refuse_other_grading(first: Mapping[str, Any], second: Mapping[str, Any], folders: Sequence[str]) -> None:
+    """Refuse runs whose completions were not held against the same rule: the difference would be the rule's."""
+    for name, usual in (("truncated", "grade"), ("reward", None)):
+        rules = [results.get(name) or usual for results in (first, second)]
+        if rules[0] != rules[1]:
+            shown = [rule or "that of each task" for rule in rules]
+            raise UserError(
+                f"{folders[0]} was graded with {name}: {shown[0]}, and {folders[1]} with {name}: {shown[1]}; run "
+                f"`trl-ext eval` again for one of them with the same --{name}, which grades its completions anew"
+            )
+
+
+def _other_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """What differs in how the two were asked, a sentence for all of it."""
+    asked: list[dict[str, Any]] = [
+        {
+            **results["sampling"],
+            "num_samples": results["num_samples"],
+            "chat_template_kwargs": results["generator"].get("chat_template_kwargs") or None,
+        }
+        for results in (first, second)
+    ]
+    changes = [
+        f"{name} {json.dumps(asked[0].get(name))} and {json.dumps(asked[1].get(name))}"
+        for name in dict.fromkeys([*asked[0], *asked[1]])
+        if asked[0].get(name) != asked[1].get(name)
+    ]
+    return [f"Settings that differ between the runs: {'; '.join(changes)}."] if changes else []
 
 
 def _compared(
@@ -227,10 +260,15 @@ def _notes(
         "not judged in one of the runs": sorted({*same} - {*keys}),
     }
     notes = [f"Left out, {why}: {len(names)} ({_some(names)})." for why, names in reasons.items() if names]
-    other_prompts = sum(first[key].get("prompt") != second[key].get("prompt") for key in keys)
+    other_prompts = sum(_prompt(first[key]) != _prompt(second[key]) for key in keys)
     if other_prompts:
         notes.append(f"Prompts that differ between the runs: {other_prompts}.")
     return notes
+
+
+def _prompt(row: Mapping[str, Any]) -> Any:
+    """The whole prompt where the row tells it; `prompt` itself is the last turn."""
+    return row.get("prompt_hash") or row.get("prompt")
 
 
 def _some(names: Sequence[str]) -> str:

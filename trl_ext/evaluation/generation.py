@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from trl_ext.evaluation._generate_transformers import TransformersGenerator as TransformersGenerator
     from trl_ext.evaluation._generate_vllm import VLLMGenerator as VLLMGenerator
 
+# Far below it logits divided by the temperature leave the range of float32: neither a sample nor greedy comes out.
+MIN_TEMPERATURE = 1e-6
 BACKENDS = ("auto", "transformers", "vllm", "server")
 # The same in the callback and in the command: equal batches are what makes their completions equal to the last bit.
 DEFAULT_BATCH_SIZE = 16
@@ -36,7 +38,8 @@ class SamplingParams:
     """How completions are drawn.
 
     Args:
-        temperature (`float`): 0 takes the likeliest token each time (greedy); 1 samples from the model's distribution.
+        temperature (`float`): 0 takes the likeliest token each time (greedy); 1 samples from the model's distribution;
+            others are at least 1e-6.
         top_p (`float`): share of the probability that is kept, in (0, 1]; 1 keeps all.
         top_k (`int`): number of tokens that are kept; 0 keeps all.
         max_new_tokens (`int`): longest completion, in tokens.
@@ -63,6 +66,11 @@ class SamplingParams:
     def __post_init__(self) -> None:
         if not (_is_number(self.temperature) and 0 <= self.temperature < math.inf):
             raise UserError(f"temperature={self.temperature!r} must be a number from 0 (greedy); 1.0 is usual.")
+        if 0 < self.temperature < MIN_TEMPERATURE:
+            raise UserError(
+                f"temperature={self.temperature!r} is too small to draw with; set 0 (greedy), or {MIN_TEMPERATURE:g} "
+                "and more."
+            )
         if not (_is_number(self.top_p) and 0 < self.top_p <= 1):
             raise UserError(f"top_p={self.top_p!r} must be a share in (0, 1]; 1.0 keeps every token.")
         for name, least in (("top_k", 0), ("max_new_tokens", 1), ("seed", 0)):
@@ -202,13 +210,17 @@ def checked_prompt(row: Mapping[str, Any], index: int = 0) -> Prompt:
     """The row's prompt: text, or messages as plain dictionaries without the empty fields that a table adds.
 
     Raises:
-        UserError: If it is neither.
+        UserError: If it is neither, or a message has neither content nor tool calls.
     """
     prompt = row.get("prompt")
     if isinstance(prompt, str):
         return prompt
     if isinstance(prompt, Sequence) and prompt and all(isinstance(m, Mapping) and "role" in m for m in prompt):
-        return [{name: value for name, value in message.items() if value is not None} for message in prompt]
+        messages = [{name: value for name, value in message.items() if value is not None} for message in prompt]
+        for place, message in enumerate(messages):
+            if "content" not in message and "tool_calls" not in message:
+                raise UserError(f"row {index}: message {place} of the prompt has no content; give it a text.")
+        return messages
     raise UserError(
         f"row {index}: prompt={prompt!r:.60} must be a text or a list of messages {{'role', 'content'}}; the row has "
         f"the columns {', '.join(map(str, row)) or 'none'}."

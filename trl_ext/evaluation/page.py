@@ -197,15 +197,21 @@ def inline_svg(text: str, prefix: str, label: str) -> str:
     opening, _, rest = text.partition(">")
     box = re.search(r'viewBox="[^"]*"', opening)
     assert box is not None, "matplotlib writes a viewBox"
-    text = f'<svg {box[0]} role="img" aria-label="{escape(label)}">{rest}'
-    text = text.replace("xlink:href=", "href=")
-    text = re.sub(r'(?<=\sid=")', prefix, text)
-    text = re.sub(r'(?<=\shref="#)', prefix, text)
-    text = re.sub(r"(?<=url\(#)", prefix, text)
-    text = re.sub(r"font: [^;\"]*?([\d.]+px)[^;\"]*", r"font-size: \1", text)
-    text = re.sub(r"; font-family: [^;\"]*|font-family: [^;\"]*;? ?", "", text)
+    # tags alone: what stands between them are names, in which "<" and ">" are escaped and all else may be
+    inside = re.sub(r"<[^<>]*>", lambda tag: _page_tag(tag[0], prefix), rest)
+    return f'<svg {box[0]} role="img" aria-label="{escape(label)}">{inside}'
+
+
+def _page_tag(tag: str, prefix: str) -> str:
+    """One tag of a drawing, with the page's ids, fonts and colours."""
+    tag = tag.replace("xlink:href=", "href=")
+    tag = re.sub(r'(?<=\sid=")', prefix, tag)
+    tag = re.sub(r'(?<=\shref="#)', prefix, tag)
+    tag = re.sub(r"(?<=url\(#)", prefix, tag)
+    tag = re.sub(r"font: [^;\"]*?([\d.]+px)[^;\"]*", r"font-size: \1", tag)
+    tag = re.sub(r"; font-family: [^;\"]*|font-family: [^;\"]*;? ?", "", tag)
     colours = {INK: "--ink", GRID: "--grid"} | {colour: f"--c{i}" for i, colour in enumerate(PALETTE)}
-    return re.sub(r"#[0-9a-f]{6}\b", lambda m: f"var({colours[m[0]]})" if m[0] in colours else m[0], text)
+    return re.sub(r"#[0-9a-f]{6}\b", lambda m: f"var({colours[m[0]]})" if m[0] in colours else m[0], tag)
 
 
 def _frame(title: str, body: str) -> str:

@@ -23,6 +23,7 @@ FORMATS = ("png", "svg", "html")
 OVERVIEW = "overview"
 PAGE = "plots.html"
 _OVERVIEW_COLUMNS = 3
+_LONGEST_FILE_NAME = 120  # file systems take 255 bytes, of which a suffix and a number need some
 
 _PLURALS = {
     "figure that is not finite": "figures that are not finite",
@@ -229,8 +230,8 @@ def _names(name: str) -> Iterator[str]:
 
 
 def slug(name: str) -> str:
-    """A file name without anything that a path or a shell would read otherwise."""
-    return re.sub(r"[^A-Za-z0-9_.@-]+", "-", name).strip(".-") or "panel"
+    """A file name without anything that a path or a shell would read otherwise, and not longer than one may be."""
+    return re.sub(r"[^A-Za-z0-9_.@-]+", "-", name).strip(".-")[:_LONGEST_FILE_NAME] or "panel"
 
 
 def plot_training(

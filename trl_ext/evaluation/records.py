@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,15 @@ from typing import Any
 from trl_ext.errors import UserError
 
 REQUEST_FILE = "request.json"
-RECORDS_PATTERN = "generations*.jsonl"
 RESULTS_FILE = "results.json"
 PROBLEMS_FILE = "problems.jsonl"
+MARKDOWN_FILE = "results.md"
+CARD_FILE = "model-index.yaml"
+REPORT_FILES = (RESULTS_FILE, PROBLEMS_FILE, MARKDOWN_FILE, CARD_FILE)
+# Exact: a user's own generations_notes.jsonl is none of ours.
+_RECORDS_NAME = re.compile(r"generations(\.[1-9]\d*)?\.jsonl")
+_LOCK_NAME = re.compile(r"\.generations(\.[1-9]\d*)?\.lock")
+_REQUEST_KEYS = {"sampling", "batch_size"}  # what the request of an evaluation has
 # Kept in the request, but a change of them is told and not refused: a server may come back on another port.
 NOT_PINNED = ("versions", "server_url")
 
@@ -56,6 +64,92 @@ class Record:
         return self.benchmark, self.key, self.sample
 
 
+class FolderLock:
+    """Holds an output folder from before anything in it is looked at until the report is written.
+
+    Args:
+        folder (`Path`): output folder, which is made where it is not there.
+
+    Raises:
+        UserError: When another evaluation runs in the folder, be it one process of it that has outlived the others, or
+            the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from filelock import FileLock
+
+        self._is_new = not folder.exists()
+        make_folder(folder)
+        self._lock = FileLock(folder / ".evaluation.lock")
+        _acquire(self._lock, folder, "another evaluation runs in this folder")
+        try:
+            for path in _named(folder, _LOCK_NAME):
+                lock = FileLock(path)
+                _acquire(lock, folder, f"another process still writes {path.stem[1:]}.jsonl")
+                lock.release()
+        except UserError:
+            self._lock.release()
+            raise
+
+    def release(self) -> None:
+        """Free the folder for other evaluations; one that was made for nothing goes."""
+        path = Path(self._lock.lock_file)
+        is_empty = self._is_new and [file.name for file in path.parent.iterdir()] == [path.name]
+        if is_empty:
+            path.unlink()
+        self._lock.release()
+        if is_empty:
+            with suppress(OSError):  # another evaluation has begun in it just now
+                path.parent.rmdir()
+
+    def __enter__(self) -> FolderLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def make_folder(folder: Path) -> None:
+    """Make the output folder where it is not there.
+
+    Raises:
+        UserError: When a file has its name, or it cannot be written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"output_dir={str(folder)!r} is a file; name a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(f"output_dir={str(folder)!r} cannot be written ({error.strerror}); give another folder")
+
+
+def _acquire(lock: Any, folder: Path, reason: str) -> None:
+    from filelock import Timeout
+
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UserError(
+            f"output_dir={str(folder)!r}: {reason}; wait until it ends, or give another output_dir"
+        ) from error
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _named(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    """Files of the folder with such a name, sorted."""
+    return sorted(path for path in folder.iterdir() if name.fullmatch(path.name))
+
+
+def record_files(folder: Path) -> list[Path]:
+    """The files of completions in a folder: `generations.jsonl`, `generations.1.jsonl`, and so on."""
+    return _named(folder, _RECORDS_NAME)
+
+
 class RecordWriter:
     """Appends batches of one process; holds a lock on its file, so that no second run of the same folder does.
 
@@ -68,17 +162,11 @@ class RecordWriter:
     """
 
     def __init__(self, folder: Path, rank: int = 0) -> None:
-        from filelock import FileLock, Timeout
+        from filelock import FileLock
 
         self.path = folder / (f"generations.{rank}.jsonl" if rank else "generations.jsonl")
         self._lock = FileLock(folder / f".{self.path.stem}.lock")
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout as error:
-            raise UserError(
-                f"output_dir={str(folder)!r}: another process writes {self.path.name}; wait until it ends, or give "
-                "another output_dir"
-            ) from error
+        _acquire(self._lock, folder, f"another process writes {self.path.name}")
         cut_torn_line(self.path)
         self._file = self.path.open("ab")
 
@@ -138,7 +226,7 @@ def read_records(folder: Path, plan: Mapping[BatchName, frozenset[tuple[str, int
     """
     found: dict[SampleName, Record] = {}
     done: set[BatchName] = set()
-    for path in sorted(folder.glob(RECORDS_PATTERN)):
+    for path in record_files(folder):
         batches: dict[BatchName, dict[tuple[str, int], Record]] = {}
         for number, record in _records(path):
             name = (record.benchmark, record.batch)
@@ -165,6 +253,17 @@ def _records(path: Path) -> Iterator[tuple[int, Record]]:
                 yield number, _record(line, f"line {number} of {path}")
 
 
+_KINDS = {
+    "benchmark": str,
+    "batch": int,
+    "key": str,
+    "sample": int,
+    "text": str,
+    "num_tokens": int,
+    "is_truncated": bool,
+}
+
+
 def _record(line: bytes, where: str) -> Record:
     remedy = "remove that line, or start anew with overwrite (--overwrite)"
     try:
@@ -172,8 +271,9 @@ def _record(line: bytes, where: str) -> Record:
         record = Record(**values)
     except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{where} is no record of an evaluation; {remedy}") from error
-    kinds = {"benchmark": str, "batch": int, "key": str, "sample": int, "text": str, "num_tokens": int}
-    wrong = [name for name, kind in kinds.items() if not isinstance(getattr(record, name), kind)]
+    # the exact type: True is an int for isinstance
+    wrong = [name for name, kind in _KINDS.items() if type(values[name]) is not kind]
+    wrong += [name for name in ("batch", "sample", "num_tokens") if not wrong and values[name] < 0]
     if wrong:
         raise UserError(f"{where} holds {wrong[0]}={values[wrong[0]]!r}, which no record can; {remedy}")
     return record
@@ -185,33 +285,29 @@ def prepare_folder(folder: Path, request: Mapping[str, Any], *, overwrite: bool 
     Args:
         folder (`Path`): output folder.
         request (`Mapping`): what decides the completions, as JSON; what `NOT_PINNED` names may change.
-        overwrite (`bool`): remove what an earlier evaluation left there, and nothing else.
+        overwrite (`bool`): remove what an earlier evaluation left there, and nothing else; the caller holds the
+            folder's `FolderLock`.
 
     Returns:
         `list[str]`: what of that differs from the earlier run, such as versions of libraries.
 
     Raises:
-        UserError: When the folder belongs to another request, with the first field that differs, or holds completions
-            without a request, or cannot be written.
+        UserError: When the folder belongs to another request, with the first field that differs, or holds files with
+            the names of an evaluation's but no request of one, or cannot be written.
     """
     wanted = json.loads(json.dumps(request, sort_keys=True))
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"output_dir={str(folder)!r} is a file; name a folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if overwrite:
-            _remove_earlier(folder)
-    except OSError as error:
-        raise UserError(
-            f"output_dir={str(folder)!r} cannot be written ({error.strerror}); give another folder"
-        ) from error
+    make_folder(folder)
     path = folder / REQUEST_FILE
     remedy = "give another output_dir (--output_dir), or overwrite (--overwrite) to start anew"
-    if not path.exists():
-        if any(folder.glob(RECORDS_PATTERN)):
-            raise UserError(f"{folder} holds completions of an evaluation, but no {REQUEST_FILE}; {remedy}")
-        write_atomically(path, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
-        return []
+    refuse_foreign(folder)
+    try:
+        if overwrite:
+            _remove_earlier(folder)
+        if not path.exists():
+            write_atomically(path, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
+            return []
+    except OSError as error:
+        raise _unwritable(folder, error) from error
     earlier = read_json(path, remedy)
     changes = list(differences(_pinned(earlier), _pinned(wanted)))
     if changes:
@@ -223,10 +319,27 @@ def _pinned(request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in request.items() if name not in NOT_PINNED}
 
 
+def refuse_foreign(folder: Path) -> None:
+    """Refuse files with our names where no evaluation has made them, `overwrite` or not: they may be the user's.
+
+    Raises:
+        UserError: With the first of them and the remedy.
+    """
+    path = folder / REQUEST_FILE
+    remedy = "move it away, or give another output_dir (--output_dir)"
+    if path.exists():
+        if not _REQUEST_KEYS <= read_json(path, remedy).keys():
+            raise UserError(f"{path} is not the request of an evaluation; {remedy}")
+        return
+    names = [*(file.name for file in record_files(folder)), *(n for n in REPORT_FILES if (folder / n).exists())]
+    if names:
+        raise UserError(f"{folder} holds {names[0]}, but no {REQUEST_FILE} of an evaluation that wrote it; {remedy}")
+
+
 def _remove_earlier(folder: Path) -> None:
-    """The request goes first: without it, what a killed removal leaves is refused and not taken for a run."""
-    reports = (folder / name for name in (RESULTS_FILE, PROBLEMS_FILE, "results.md", "model-index.yaml"))
-    for path in (folder / REQUEST_FILE, *folder.glob(RECORDS_PATTERN), *reports):
+    """The request goes last: what a killed removal leaves is a part of that evaluation, and still known as one."""
+    reports = (folder / name for name in REPORT_FILES)
+    for path in (*reports, *record_files(folder), folder / REQUEST_FILE):
         path.unlink(missing_ok=True)
 
 

@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from trl_ext.evaluation.grading import VOTING_TASKS
-from trl_ext.evaluation.records import PROBLEMS_FILE, RESULTS_FILE, write_atomically, write_json_lines
+from trl_ext.evaluation.records import (
+    CARD_FILE,
+    MARKDOWN_FILE,
+    PROBLEMS_FILE,
+    RESULTS_FILE,
+    write_atomically,
+    write_json_lines,
+)
 
-MARKDOWN_FILE = "results.md"
-CARD_FILE = "model-index.yaml"
 CONFIDENCE = 0.95
 
 
@@ -34,6 +39,7 @@ class Problem:
         truncated (`list[bool]`): whether it was cut at the largest number of tokens.
         groups (`list[int | None]`): class of equal answers, from `group_answers`.
         best_of_scores (`list[float | None]`, *optional*): score of the reward that chooses for best_of_k.
+        prompt_hash (`str`, *optional*): of the whole prompt, the turns before the last among it.
     """
 
     benchmark: str
@@ -48,6 +54,7 @@ class Problem:
     truncated: list[bool]
     groups: list[int | None]
     best_of_scores: list[float | None] | None = None
+    prompt_hash: str | None = None
 
     @property
     def judged(self) -> list[int]:
@@ -115,6 +122,7 @@ class Problem:
             "key": self.key,
             "task": self.task,
             "prompt": self.prompt,
+            "prompt_hash": self.prompt_hash,
             "solution": self.solution,
             "num_samples": len(self.correct),
             "num_judged": len(self.judged),
@@ -136,7 +144,9 @@ def _number(value: bool | None) -> float | None:
     return None if value is None else float(value)
 
 
-def figures(problems: Sequence[Problem], ks: Sequence[int], seed: int = 0) -> dict[str, Any]:
+def figures(
+    problems: Sequence[Problem], ks: Sequence[int], seed: int = 0, *, is_cut_wrong: bool = False
+) -> dict[str, Any]:
     """What an evaluation says of one benchmark.
 
     pass@1 is the mean over problems of the share of judged samples that is right (mean@n); the others are means over
@@ -146,6 +156,8 @@ def figures(problems: Sequence[Problem], ks: Sequence[int], seed: int = 0) -> di
         problems (`Sequence[Problem]`): problems of the benchmark, at least one.
         ks (`Sequence[int]`): values of k.
         seed (`int`): of the votes of k among many more samples.
+        is_cut_wrong (`bool`): whether truncated samples were denied their answer, so that they say nothing about how
+            many state none.
 
     Returns:
         `dict`: counts, `"metrics"` by name (`pass@1`, `pass@k`, `cons@k`, `best_of@k`) and `"response_length"`.
@@ -166,7 +178,10 @@ def figures(problems: Sequence[Problem], ks: Sequence[int], seed: int = 0) -> di
         "num_unjudged_samples": samples - judged,
         "num_unjudged_problems": sum(not problem.judged for problem in problems),
         "num_without_answer": sum(
-            answer is None for problem in problems if problem.task in VOTING_TASKS for answer in problem.answers
+            answer is None and not (is_cut_wrong and is_cut)
+            for problem in problems
+            if problem.task in VOTING_TASKS
+            for answer, is_cut in zip(problem.answers, problem.truncated, strict=True)
         ),
         "metrics": {name: _figure([measure(problem) for problem in problems]) for name, measure in measures.items()},
         "response_length": {
@@ -255,5 +270,6 @@ def results_of(
     for name, its_facts in facts["benchmarks"].items():
         own = [problem for problem in problems if problem.benchmark == name]
         origin = {**data[name]} if name in data else None
-        found[name] = {**figures(own, ks, facts["sampling"]["seed"]), **its_facts, "data": origin}
+        measured = figures(own, ks, facts["sampling"]["seed"], is_cut_wrong=facts.get("truncated") == "wrong")
+        found[name] = {**measured, **its_facts, "data": origin}
     return {**facts, "confidence": CONFIDENCE, "benchmarks": found}

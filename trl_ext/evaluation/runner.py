@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from trl_ext import __version__
 from trl_ext._text import did_you_mean
 from trl_ext.errors import UserError
 from trl_ext.evaluation._runner_progress import Progress
+from trl_ext.evaluation._runner_url import shown_url
 from trl_ext.evaluation._runner_world import World, current_world
 from trl_ext.evaluation.generation import (
     DEFAULT_BATCH_SIZE,
@@ -26,7 +29,15 @@ from trl_ext.evaluation.generation import (
     problem_keys,
 )
 from trl_ext.evaluation.grading import TRUNCATED_RULES, Graded, grade, reward_for, task_of
-from trl_ext.evaluation.records import Record, RecordWriter, SampleName, prepare_folder, read_records
+from trl_ext.evaluation.records import (
+    FolderLock,
+    Record,
+    RecordWriter,
+    SampleName,
+    prepare_folder,
+    read_records,
+    refuse_foreign,
+)
 from trl_ext.evaluation.report import Problem, Report, results_of
 
 Row = Mapping[str, Any]
@@ -116,26 +127,54 @@ def evaluate_model(
     grading = _Grading(reward, best_of_reward, truncated)
     check_arguments(sets, num_samples=num_samples, ks=ks, params=params, truncated=truncated, reward=reward)
     batches = planned(sets, num_samples=num_samples, params=params, batch_size=batch_size)
-    made = _made(generator)
     folder, world = Path(output_dir), current_world()
-    request = {
-        **_described(made),
-        "weights": dict(weights) if weights else None,
-        "sampling": asdict(params),
-        "num_samples": num_samples,
-        "batch_size": batch_size,
-        "benchmarks": {n: {"num_problems": len(rows), "fingerprint": fingerprint(rows)} for n, rows in sets.items()},
-    }
-    there = _prepare(folder, request, batches, overwrite, world)
-    graded = _generate(made, batches, sets, there, folder, params, grading, world, show_progress)
-    if not world.is_first:
-        return None
-    problems = _problems(sets, _read(folder, batches), graded, grading, num_samples)
-    names = {"reward": _name(reward), "best_of_reward": _name(best_of_reward)}
-    facts = {**request, "ks": sorted(set(ks)), "truncated": truncated, **names, "command": command}
-    report = Report(folder, results_of(problems, ks, facts, data or {}), problems)
-    report.write()
-    return report
+    with _locked(folder, world):
+        made = _made(generator)
+        request = {
+            **_described(made),
+            "weights": dict(weights) if weights else None,
+            "sampling": asdict(params),
+            "num_samples": num_samples,
+            "batch_size": batch_size,
+            "benchmarks": {
+                n: {"num_problems": len(rows), "fingerprint": fingerprint(rows)} for n, rows in sets.items()
+            },
+        }
+        there = _prepare(folder, request, batches, overwrite, world)
+        graded = _generate(made, batches, sets, there, folder, params, grading, world, show_progress)
+        if not world.is_first:
+            return None
+        problems = _problems(sets, _all_records(folder, batches), graded, grading, num_samples)
+        names = {"reward": _name(reward), "best_of_reward": _name(best_of_reward)}
+        facts = {**request, "ks": sorted(set(ks)), "truncated": truncated, **names, "command": command}
+        report = Report(folder, results_of(problems, ks, facts, data or {}), problems)
+        report.write()
+        return report
+
+
+@contextmanager
+def _locked(folder: Path, world: World) -> Iterator[None]:
+    """The folder held by the first process, from before a model is loaded for it until the report is written."""
+    lock: FolderLock | None = None
+    error: UserError | None = None
+    if world.is_first:
+        try:
+            lock = _lock(folder)
+        except UserError as refused:
+            error = refused
+    world.agree(error)
+    with lock or nullcontext():
+        yield
+
+
+def _lock(folder: Path) -> FolderLock:
+    lock = FolderLock(folder)
+    try:
+        refuse_foreign(folder)
+    except UserError:
+        lock.release()
+        raise
+    return lock
 
 
 def _made(generator: Generator | Callable[[], Generator]) -> Generator:
@@ -167,8 +206,26 @@ def check_arguments(
     for name, rows in benchmarks.items():
         if not rows:
             raise UserError(f"benchmarks: {name!r} holds no rows; give at least one problem")
+        for index, row in enumerate(rows):
+            _check_row(row, f"benchmarks: row {index} of {name!r}")
         if reward is None:
             _check_golds(name, rows)
+
+
+def _check_row(row: Row, where: str) -> None:
+    """Refuse a task that is no name, and turns that no chat template of text can show."""
+    if not isinstance(row.get("task"), str | None):
+        raise UserError(
+            f"{where} has the task {row['task']!r:.60}, which is no text; give the name of a task in the column "
+            "'task', such as math"
+        )
+    prompt = row.get("prompt")
+    for number, turn in enumerate(prompt if isinstance(prompt, (list, tuple)) else []):
+        if isinstance(turn, Mapping) and not isinstance(turn.get("content"), str) and not turn.get("tool_calls"):
+            raise UserError(
+                f"{where}: turn {number} of its prompt has the content {turn.get('content')!r:.60}, which is no text; "
+                "give every turn a text as 'content'"
+            )
 
 
 def _check_golds(name: str, rows: Sequence[Row]) -> None:
@@ -176,10 +233,11 @@ def _check_golds(name: str, rows: Sequence[Row]) -> None:
     for task in dict.fromkeys(map(task_of, rows)):
         reward_for(task)
     for index, row in enumerate(rows):
-        if not isinstance(row.get("solution"), str):
+        gold = row.get("solution")
+        if isinstance(gold, bool) or not isinstance(gold, str | int):  # whole numbers as the callback takes them
             raise UserError(
-                f"benchmarks: row {index} of {name!r} has the solution {row.get('solution')!r:.60}; give the gold as "
-                "text in the column 'solution'"
+                f"benchmarks: row {index} of {name!r} has the solution {gold!r:.60}; give the gold as text in the "
+                "column 'solution'"
             )
 
 
@@ -221,10 +279,13 @@ def planned(
 
 def fingerprint(rows: Sequence[Row]) -> str:
     """A hash of prompts, golds and tasks: two sets with the same one are the same problems in the same order."""
+    return _hash([row.get("prompt"), row.get("solution"), task_of(row), row.get("extra")] for row in rows)
+
+
+def _hash(values: Iterable[Any]) -> str:
     digest = hashlib.sha256()
-    for row in rows:
-        parts = [row.get("prompt"), row.get("solution"), task_of(row), row.get("extra")]
-        digest.update(json.dumps(parts, sort_keys=True, default=str).encode("ascii"))
+    for value in values:
+        digest.update(json.dumps(value, sort_keys=True, default=str).encode("ascii"))
         digest.update(b"\n")
     return f"sha256:{digest.hexdigest()[:16]}"
 
@@ -233,8 +294,9 @@ def _described(generator: Generator) -> dict[str, Any]:
     """What made the completions, where, and with which versions."""
     described = dict(generator.describe())
     versions = dict(described.pop("versions", None) or {})
+    url = described.pop("url", None)
     return {
-        "server_url": described.pop("url", None),
+        "server_url": None if url is None else shown_url(str(url)),
         "generator": described,
         "versions": {**versions, "trl-ext": __version__, "python": platform.python_version()},
     }
@@ -266,6 +328,18 @@ def _read(folder: Path, batches: Sequence[Batch]) -> dict[SampleName, Record]:
     return read_records(folder, {(b.benchmark, b.number): frozenset(b.samples) for b in batches})
 
 
+def _all_records(folder: Path, batches: Sequence[Batch]) -> dict[SampleName, Record]:
+    """The records of every batch, none of which may be missing now."""
+    records = _read(folder, batches)
+    lost = sum((batch.benchmark, *sample) not in records for batch in batches for sample in batch.samples)
+    if lost:
+        raise UserError(
+            f"{lost} completions that were written are no longer in {folder}: something else has changed its files; "
+            "run the evaluation again, which makes them anew"
+        )
+    return records
+
+
 def _generate(
     generator: Generator,
     batches: Sequence[Batch],
@@ -295,7 +369,7 @@ def _generate(
             if is_graded:
                 _grade_into(graded, list(there.values()), rows, grading, progress)
             for batch in open_batches:
-                records = _completed(batch, generator.generate(batch.requests, params))
+                records = _completed(batch, _completions(generator, batch, params, sets))
                 writer.append(records)
                 if is_graded:
                     _grade_into(graded, records, rows, grading, progress)
@@ -304,6 +378,22 @@ def _generate(
         progress.close()
     world.barrier()
     return graded
+
+
+def _completions(
+    generator: Generator, batch: Batch, params: SamplingParams, sets: Mapping[str, Sequence[Row]]
+) -> list[Completion]:
+    """What the generator makes; its complaint about a request says which row that is, since a key may be a hash."""
+    try:
+        return generator.generate(batch.requests, params)
+    except UserError as error:
+        text, keys = str(error), problem_keys(sets[batch.benchmark])
+        for request, (key, _) in zip(batch.requests, batch.samples, strict=True):
+            name = f"request {request.key}"
+            if re.search(rf"{re.escape(name)}(?!\d)", text):
+                where = f"row {keys.index(key)} of {batch.benchmark} ({name})"
+                raise type(error)(text.replace(name, where)) from error
+        raise
 
 
 def _completed(batch: Batch, completions: Sequence[Completion]) -> list[Record]:
@@ -378,6 +468,11 @@ def _problem(
 
     task, answers = task_of(row), [verdict.answer for verdict in verdicts]
     prompt = row["prompt"]
+    judged = [index for index, verdict in enumerate(verdicts) if verdict.is_correct is not None]
+    groups: list[int | None] = [None] * len(verdicts)
+    # one without a verdict does not vote, and must not join two classes either: 50% is as good as 50 and as 0.5
+    for index, group in zip(judged, group_answers([answers[index] for index in judged], task=task), strict=True):
+        groups[index] = group
     return Problem(
         benchmark=benchmark,
         key=key,
@@ -389,6 +484,7 @@ def _problem(
         correct=[verdict.is_correct for verdict in verdicts],
         num_tokens=[record.num_tokens for record in records],
         truncated=[record.is_truncated for record in records],
-        groups=group_answers(answers, task=task),
+        groups=groups,
         best_of_scores=None if chosen is None else [verdict.score for verdict in chosen],
+        prompt_hash=_hash([prompt]),
     )

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import chain, combinations, product
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from reward_funcs.latex import plain
 from trl_ext.evaluation.estimators import Verdict, check_k
 
 MAX_PAIRS = 500  # comparisons that one call hands to math-verify; 16 answers have at most 120
+CHUNK = 4  # comparisons that the workers get at a time, so that the clock is looked at in between
+SECONDS = 5.0  # of a call in process, and as many again for its workers; what is left then counts as different
 EXACT_LIMIT = 4096  # n * k up to which a vote of k is computed and not sampled
 # words that are no maths: math-verify takes seconds over a sentence, as a product of its letters
 _WORD = re.compile(
@@ -29,6 +33,12 @@ _WORD = re.compile(
     r"|(?:array|cases|log|exp|sqrt|frac|alpha|beta|gamma|theta|lambda)\b)"
     r"[a-zA-Z]{3,}"
 )
+# numbers in plain figures; so many digits that they are told apart by value and no further
+_PLAIN_NUMBER = re.compile(
+    r"(?P<sign>-?)(?:(?P<whole>[0-9]{1,40})(?P<places>\.[0-9]{1,40})?|(?P<top>[0-9]{1,40})/(?P<bottom>[0-9]{1,40})"
+    r"|\\[dt]?frac\{(?P<over>[0-9]{1,40})\}\{(?P<under>[0-9]{1,40})\})"
+)
+_NEAR = Fraction(1, 10**5)  # relative distance; the grader's tolerance for decimals is a tenth of it
 
 
 class _StatedAnswer(AccuracyReward):
@@ -96,11 +106,14 @@ def group_answers(answers: Sequence[str | None], *, task: str = "math") -> list[
     r"""Number of the class of answers that each sample belongs to, counted in order of first appearance.
 
     Answers of one class say the same. For mathematics: equal as text, else equal in process, else equal for math-verify
-    in its worker processes, which get all pairs that are left in one batch, at most 500 of them and none whose words
-    differ. Whatever says the same as a third answer is of its class too, so that the classes do not depend on the
-    order; 50, 50% and 0.5 are therefore one class, and 50 and 0.5 alone are two. An answer that leaves its work to the
-    grader (an unevaluated sum, "1 or 2") is not of the class of what comes out, and one that the grader finds too long
-    is compared as text.
+    in its worker processes, which get at most 500 of the pairs that are left, and none whose words differ. Whatever
+    says the same as a third answer is of its class too, so that the classes do not depend on the order; 50, 50% and 0.5
+    are therefore one class, and 50 and 0.5 alone are two. An answer that leaves its work to the grader (an unevaluated
+    sum, "1 or 2") is not of the class of what comes out, and one that the grader finds too long is compared as text.
+
+    A call compares for about 5 seconds in process and 5 more in the workers, their start not counted; pairs that are
+    left then count as different. Plain numbers are told apart by their values first, so that a thousand of them take
+    milliseconds; only many answers that keep math-verify busy for long (integrals, trigonometric equations) get there.
 
     Args:
         answers: (n) final answers; `None` or blank where a sample states none.
@@ -162,22 +175,65 @@ def _equivalence(distinct: list[str]) -> dict[str, str]:
             text = parent[text]
         return text
 
+    def join(gold: str, answer: str) -> None:
+        parent[root(answer)] = root(gold)
+
     undecided = []
-    for gold, answer in combinations(ordered, 2):
+    deadline = monotonic() + SECONDS
+    for gold, answer in _candidates(ordered):
+        if monotonic() > deadline:
+            break
         if root(gold) != root(answer):
             equal, reason = _maths.settle(gold, answer)
             if equal:
-                parent[root(answer)] = root(gold)
+                join(gold, answer)
             elif not reason and _words(gold) == _words(answer):
                 undecided.append((gold, answer))
     open_pairs = [(gold, answer) for gold, answer in undecided if root(gold) != root(answer)][:MAX_PAIRS]
-    if open_pairs:
-        golds, answers = zip(*open_pairs, strict=True)
-        grades = _maths.grade(Batch(answers, {"solution": golds}))
-        for (gold, answer), grade in zip(open_pairs, grades, strict=True):
-            if grade.reward == 1.0:
-                parent[root(answer)] = root(gold)
+    for gold, answer in _equal_for_workers(open_pairs):
+        join(gold, answer)
     return {text: root(text) for text in distinct}
+
+
+def _candidates(ordered: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Pairs that may say the same, the shorter text first: all but plain numbers with different values."""
+    numbers = {text: value for text in ordered if (value := _plain_value(text)) is not None}
+    by_value = sorted(numbers, key=lambda text: numbers[text])
+    place = {text: index for index, text in enumerate(ordered)}
+    for index, one in enumerate(by_value):
+        for other in by_value[index + 1 :]:
+            low, high = numbers[one], numbers[other]
+            if high - low > _NEAR * max(abs(low), abs(high)):
+                break  # those that follow are further away
+            if high == low or "." in one or "." in other:  # exact numbers are compared exactly
+                yield (one, other) if place[one] < place[other] else (other, one)
+    rest = [text for text in ordered if text not in numbers]
+    for one, other in chain(combinations(rest, 2), product(numbers, rest)):
+        yield (one, other) if place[one] < place[other] else (other, one)
+
+
+def _plain_value(text: str) -> Fraction | None:
+    """The value of an integer, a decimal or a fraction of integers; None for anything else."""
+    found = _PLAIN_NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    below = int(found["bottom"] or found["under"] or 1)
+    above = found["top"] or found["over"] or found["whole"] + (found["places"] or "")
+    return None if below == 0 else Fraction(found["sign"] + above) / below
+
+
+def _equal_for_workers(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Those of the pairs that math-verify finds equal in the time that a call has."""
+    deadline = math.inf
+    for start in range(0, len(pairs), CHUNK):
+        if monotonic() > deadline:
+            return
+        chunk = pairs[start : start + CHUNK]
+        golds, answers = zip(*chunk, strict=True)
+        grades = _maths.grade(Batch(answers, {"solution": golds}))
+        yield from (pair for pair, grade in zip(chunk, grades, strict=True) if grade.reward == 1.0)
+        if start == 0:  # the workers are there now; how long they took to start is nobody's fault
+            deadline = monotonic() + SECONDS
 
 
 def _words(text: str) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from typing import Any
 
@@ -49,10 +50,15 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     _add_output(parser)
     options = {option for action in parser._actions for option in action.option_strings}
     argv, config = _split_config(argv, options - {"--config", "--help", "-h"})
+    if isinstance(config.get("k"), list):  # as YAML writes 1,8,16
+        config["k"] = ",".join(map(str, config["k"]))
+    if isinstance(config.get("chat_template_kwargs"), dict):
+        config["chat_template_kwargs"] = json.dumps(config["chat_template_kwargs"])
     parser.set_defaults(**_defaults(parser, config))
     args = parser.parse_args(argv)
     args.benchmarks, args.local_path = _listed(args.benchmarks), _listed(args.local_path)
     args.k = _ks(args.k, args.num_samples)
+    args.chat_template_kwargs = _object(args.chat_template_kwargs)
     _refuse_combinations(args)
     return args
 
@@ -123,6 +129,11 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--load_in_4bit", action="store_true", help="NF4 weights (bitsandbytes)")
     group.add_argument("--dtype", metavar="NAME", help="float32, bfloat16 or float16 (that of the checkpoint)")
     group.add_argument("--revision", metavar="COMMIT", help="commit, tag or branch of the model")
+    group.add_argument(
+        "--chat_template_kwargs",
+        metavar="JSON",
+        help="arguments of the chat template, such as '{\"enable_thinking\": false}'",
+    )
 
 
 def _add_grading(parser: argparse.ArgumentParser) -> None:
@@ -157,6 +168,21 @@ def _ks(text: Any, num_samples: int) -> list[int]:
     return sorted(set(ks))
 
 
+def _object(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise UsageError(
+            f"--chat_template_kwargs {text} is no JSON object; an example is --chat_template_kwargs "
+            "'{\"enable_thinking\": false}'"
+        )
+    return value
+
+
 def _refuse_combinations(args: argparse.Namespace) -> None:
     """Refuse flags that leave open what to do."""
     if args.compare:
@@ -167,6 +193,10 @@ def _refuse_combinations(args: argparse.Namespace) -> None:
         raise UsageError('name the model: --model with a Hub id or folder, or "smol"; --adapter brings its own base')
     if not (args.benchmarks or args.dataset):
         raise UsageError("name the problems: --benchmarks math_500,aime_2024 or --dataset with a file of rows")
+    if args.concurrency is not None and not args.server_url and args.backend != "server":
+        raise UsageError(
+            "--concurrency is of a server; give --server_url, or leave it out (--batch_size is for models)"
+        )
     if args.top_p == 0 or math.isnan(args.top_p):
         raise UsageError("--top_p 0 keeps no token; give a share above 0, or leave it out")
     if args.system_prompt is not None and not args.system_prompt.strip():

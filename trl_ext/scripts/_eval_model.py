@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from trl_ext.errors import UserError
+from trl_ext.evaluation._runner_url import shown_url
+from trl_ext.evaluation.records import read_json
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
-_BLOCK = 1 << 16
-_NUM_BLOCKS = 64
+_SETTINGS = (
+    "config.json",
+    "adapter_config.json",
+    "*.index.json",
+    "tokenizer*",
+    "vocab.*",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template*",
+)
+# what a trainer leaves beside the weights and no evaluation reads
+_OF_TRAINING = ("training_args", "optimizer", "scheduler", "rng_state")
 
 
 def check_model(args: Any) -> None:
@@ -29,23 +46,45 @@ def check_model(args: Any) -> None:
         raise UserError(
             f"--backend {args.backend} is none of {', '.join(BACKENDS)}{did_you_mean(args.backend, BACKENDS)}"
         )
-    if args.backend == "server" or (args.backend == "auto" and args.server_url):
+    if _is_server(args):
+        _check_server(args)
         return
-    from trl_ext.evaluation._load_model import model_and_adapter
+    from trl_ext.evaluation._load_model import DTYPES, model_and_adapter
 
+    if args.server_url:
+        raise UserError(f"--server_url is of --backend server, not of {args.backend}; leave one of them out")
+    if args.backend == "vllm" and importlib.util.find_spec("vllm") is None:
+        raise UserError('--backend vllm needs the package vllm; install it with `pip install "trl[vllm]"`')
+    if args.dtype is not None and args.dtype not in DTYPES:
+        raise UserError(f"--dtype {args.dtype} is none of {', '.join(DTYPES)}{did_you_mean(args.dtype, DTYPES)}")
     model, adapter = model_and_adapter(args.model, args.adapter)
+    for name in (model, adapter):
+        if name is not None and _is_folder(name):
+            _refuse_torn_weights(Path(name).expanduser())
+    if adapter is not None:
+        _adapter_config(adapter)
     if adapter is not None and args.model is not None and args.adapter is not None:
         _refuse_other_base(adapter, args.model, model)
 
 
+def _check_server(args: Any) -> None:
+    """Refuse an address that is none, before anything is loaded."""
+    if not args.server_url:
+        raise UserError(
+            "--backend server needs --server_url, the address of the server, such as http://localhost:8000/v1"
+        )
+    if not args.server_url.startswith(("http://", "https://")):
+        raise UserError(
+            f"--server_url {shown_url(args.server_url)} must start with http:// or https://, such as "
+            "http://localhost:8000/v1"
+        )
+
+
 def _refuse_other_base(adapter: str, given: str, model: str) -> None:
     """Refuse the model where the adapter names another one that could be taken."""
-    file = Path(adapter) / "adapter_config.json"
-    if not file.is_file():
+    base = _adapter_config(adapter).get("base_model_name_or_path")
+    if not base or _is_same(base, model):
         return
-    base = json.loads(file.read_text(encoding="utf-8")).get("base_model_name_or_path")
-    if not base or _last(base) == _last(model):
-        return  # the same model in another place
     if Path(base).is_absolute() and not Path(base).is_dir():
         return  # it was trained elsewhere: only the user knows what the model is called here
     raise UserError(
@@ -53,8 +92,31 @@ def _refuse_other_base(adapter: str, given: str, model: str) -> None:
     )
 
 
-def _last(name: str) -> str:
-    return Path(name).name.lower()
+def _adapter_config(adapter: str) -> dict[str, Any]:
+    """What the adapter's folder says of it, nothing for one on the Hub."""
+    file = Path(adapter).expanduser() / "adapter_config.json"
+    return read_json(file, "save the adapter again") if file.is_file() else {}
+
+
+def _is_same(base: str, model: str) -> bool:
+    """Whether these are one model, which may lie in two places."""
+    if _is_folder(base) and _is_folder(model):
+        folders = [Path(name).expanduser().resolve() for name in (base, model)]
+        # names of folders say little: every run may call its last one "final"
+        return folders[0] == folders[1] or _folder_hash(folders[0]) == _folder_hash(folders[1])
+    return Path(base).name.lower() == Path(model).name.lower()
+
+
+def _refuse_torn_weights(folder: Path) -> None:
+    """Refuse files of weights that are not there whole, such as after a download or a save that was broken off."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{file} is no whole file of weights ({error}); save or download it again") from error
 
 
 def default_folder(args: Any) -> str:
@@ -68,35 +130,73 @@ def default_folder(args: Any) -> str:
 
 
 def weights(args: Any) -> dict[str, str]:
-    """What changes when a local model or adapter is trained further: a hash of parts of its weight files.
+    """What changes when the model or adapter is trained further: a hash of a folder's files, a commit on the Hub.
 
-    Of each file the size and 64 blocks of 64 KiB count, evenly spread with the first and the last among them: a step of
-    training changes all of them, and a model of many gigabytes takes a moment.
+    Whole files count, of weights, configuration and tokenizer, those of the base that an adapter names among them. A
+    server says nothing about its weights.
     """
-    from trl_ext.smol import MODEL_ALIAS, resolve_model
+    if _is_server(args):
+        return {}
+    from trl_ext.evaluation._load_model import ADAPTER_CONFIG, model_and_adapter
 
-    found = {}
-    for role, name in (("model", args.model), ("adapter", args.adapter)):
-        folder = Path(resolve_model(name) if name == MODEL_ALIAS else name or "")
-        files = (
-            sorted({file for pattern in _WEIGHTS for file in folder.glob(pattern)}) if name and folder.is_dir() else []
-        )
-        if files:
-            found[role] = _hash(files)
+    model, adapter = model_and_adapter(args.model, args.adapter)
+    found: dict[str, str] = {}
+    for role, name, revision, config in (
+        ("model", model, args.revision, "config.json"),
+        ("adapter", adapter, None, ADAPTER_CONFIG),
+    ):
+        if name is not None:
+            state = _folder_hash(Path(name).expanduser()) if _is_folder(name) else _commit(name, config, revision)
+            found |= {role: state} if state else {}
     return found
 
 
-def _hash(files: list[Path]) -> str:
+def _is_server(args: Any) -> bool:
+    return args.backend == "server" or (args.backend == "auto" and bool(args.server_url))
+
+
+def _is_folder(name: str) -> bool:
+    return Path(name).expanduser().is_dir()
+
+
+def _folder_hash(folder: Path) -> str | None:
+    """A hash of the files that decide what a model says, `None` for a folder without weights."""
+    if not _files(folder, _WEIGHTS):
+        return None
     digest = hashlib.sha256()
-    for file in files:
-        size = file.stat().st_size
-        digest.update(f"{file.name} {size}\n".encode())
-        last = max(size - _BLOCK, 0)
-        with file.open("rb") as stream:
-            for start in sorted({last * step // (_NUM_BLOCKS - 1) for step in range(_NUM_BLOCKS)}):
-                stream.seek(start)
-                digest.update(stream.read(_BLOCK))
+    for file in _files(folder, (*_WEIGHTS, *_SETTINGS)):
+        state = file.stat()
+        digest.update(f"{file.name} {_file_hash(file, state.st_size, state.st_mtime_ns)}\n".encode())
     return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def _files(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    found = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
+    return sorted(file for file in found if not file.name.startswith(_OF_TRAINING))
+
+
+@cache
+def _file_hash(file: Path, size: int, time: int) -> str:
+    """Hash of a whole file; size and time of the last change are what it is kept under for this process."""
+    if file.name == "adapter_config.json":
+        with suppress(ValueError, AttributeError):
+            settings = json.loads(file.read_bytes())
+            settings.pop("base_model_name_or_path", None)  # where the base lies; what it is has a hash of its own
+            return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _commit(name: str, config: str, revision: str | None) -> str | None:
+    """The commit that a name on the Hub stands for now, `None` where it cannot be told."""
+    from transformers.utils.hub import cached_file, extract_commit_hash
+
+    try:
+        file = cached_file(name, config, revision=revision or "main")
+    except (OSError, ValueError):  # loading the model says what is wrong with it
+        return None
+    commit = extract_commit_hash(file, None)
+    return f"commit:{commit}" if commit else None
 
 
 def open_model(args: Any) -> Any:
@@ -108,6 +208,9 @@ def open_model(args: Any) -> Any:
         settings["server_url"] = args.server_url
     if args.concurrency is not None:
         settings["concurrency"] = args.concurrency
+    if args.chat_template_kwargs:
+        given = {"chat_template_kwargs": args.chat_template_kwargs}
+        settings |= {"extra_body": given} if _is_server(args) else given
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not args.server_url:
         import torch
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ from typing import Any
 
 from trl_ext._text import did_you_mean
 from trl_ext.errors import UsageError, UserError
+from trl_ext.evaluation._runner_url import shown_url
 
 Sets = dict[str, list[dict[str, Any]]]
 Facts = dict[str, dict[str, Any]]
@@ -40,7 +43,10 @@ def load_rows(args: Any) -> tuple[Sets, Facts]:
         if name in sets:
             raise UserError(f"--dataset {args.dataset} has the name of the benchmark {name}; rename the file")
         sets[name] = _own_rows(args)
-        facts[name] = {"path": args.dataset if not Path(args.dataset).exists() else None, "split": args.split}
+        on_hub = not Path(args.dataset).exists()
+        facts[name] = {"path": shown_url(args.dataset) if on_hub else None, "split": args.split}
+    for name, rows in sets.items():
+        facts[name]["max_problems"] = args.max_problems if args.max_problems == len(rows) else None
     return sets, facts
 
 
@@ -90,6 +96,17 @@ def _own_rows(args: Any) -> list[dict[str, Any]]:
     return rows
 
 
+def _number_text(value: int | float, where: str) -> str:
+    """A number as it is written in a text: 1e22 with its zeros."""
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        raise UserError(
+            f"{where} has the solution {value}, which is no answer; give a number or a text, or drop the row"
+        )
+    return format(Decimal(repr(value)), "f")
+
+
 def _own_row(row: dict[str, Any], index: int, args: Any) -> dict[str, Any]:
     """A row as the builders make them, as far as it has what they have."""
     lacking = [name for name in ("prompt", "solution") if row.get(name) is None]
@@ -99,7 +116,7 @@ def _own_row(row: dict[str, Any], index: int, args: Any) -> dict[str, Any]:
             f"and this one has {', '.join(map(str, row))}"
         )
     if isinstance(row["solution"], (int, float)):  # a table reads the gold 4 as a number
-        row["solution"] = str(row["solution"])
+        row["solution"] = _number_text(row["solution"], f"--dataset {args.dataset}: row {index}")
     if not args.system_prompt and args.instruction in (None, "none"):
         return row
     if isinstance(row["prompt"], str):

@@ -81,14 +81,15 @@ def _evaluate(args: Any, argv: list[str]) -> int:
         if world.is_first:
             _show_plan(args, job)
         return 0
+    from trl_ext.evaluation._runner_url import shown_url
     from trl_ext.evaluation.runner import evaluate_model
     from trl_ext.scripts._eval_model import open_model, weights
 
-    job["weights"] = weights(args)
+    job["weights"] = weights(args) if world.is_first else None  # the first one's request is what counts
     report = evaluate_model(
         lambda: open_model(args),
         job.pop("sets"),
-        command=command_line("eval", argv),
+        command=command_line("eval", [shown_url(word) for word in argv]),
         batch_size=args.batch_size,
         overwrite=args.overwrite,
         **job,
@@ -110,19 +111,26 @@ def _job(args: Any) -> dict[str, Any]:
     check_sampling(num_samples=args.num_samples, ks=args.k, params=params)
     _refuse_card(args.model_card)
     check_model(args)
+    folder = args.output_dir or default_folder(args)
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise UserError(f"--output_dir {folder} is a file; name a folder")
     reward = load_reward(args.reward) if args.reward else None
     best_of_reward = load_reward(args.best_of_reward) if args.best_of_reward else None
     sets, data = load_rows(args)
     settings = {"num_samples": args.num_samples, "ks": args.k, "params": params, "truncated": args.truncated}
     check_arguments(sets, **settings, reward=reward)
     more = {"reward": reward, "best_of_reward": best_of_reward, "data": data}
-    return {"sets": sets, "output_dir": args.output_dir or default_folder(args), **settings, **more}
+    return {"sets": sets, "output_dir": folder, **settings, **more}
 
 
 def _refuse_card(card: str | None) -> None:
     """Refuse a place for the figures before hours of work."""
     if card is not None and not Path(card).absolute().parent.is_dir():
         raise UserError(f"--model_card {card}: there is no folder {Path(card).absolute().parent}")
+    if card is not None:
+        from trl_ext.hub import check_card
+
+        check_card(card)
 
 
 def _show_plan(args: Any, job: dict[str, Any]) -> None:

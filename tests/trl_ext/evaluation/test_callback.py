@@ -327,6 +327,19 @@ def test_training_that_is_stopped_is_evaluated_at_its_end(tmp_path):
         assert [line["step"] for line in lines_of(tmp_path / order)] == [0, 2]
 
 
+@pytest.mark.parametrize("has_trainer", [True, False])
+def test_training_stopped_before_its_first_evaluation_is_evaluated_at_its_end(tmp_path, has_trainer):
+    class Stop(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = state.global_step == 2
+
+    trainer = a_trainer("sft", tmp_path, max_steps=4)
+    trainer.add_callback(a_callback(trainer=trainer if has_trainer else None, every_n_steps=10, at_start=False))
+    trainer.add_callback(Stop())
+    trainer.train()
+    assert [line["step"] for line in lines_of(tmp_path)] == [2]
+
+
 def test_length_by_default_is_that_of_the_trainer(tmp_path):
     trainer = a_trainer("grpo", tmp_path, max_steps=1, max_completion_length=5)
     trainer.add_callback(a_callback(trainer=trainer, max_new_tokens=None, metric_prefix="held_out/"))

@@ -51,6 +51,39 @@ def test_greedy_runs_by_hand(runs):
     assert json.loads(json.dumps(comparison.to_dict()))["benchmarks"][0]["num_problems"] == 14
 
 
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"truncated": "wrong"}, "truncated: grade, and .* with truncated: wrong; run .* the same --truncated"),
+        ({"reward": "my_reward"}, "reward: that of each task, and .* with reward: my_reward; .* the same --reward"),
+    ],
+)
+def test_runs_that_were_graded_in_different_ways_are_refused(tmp_path, facts, sentence):
+    rows = [_row("p0", 1)]
+    pair = _run(tmp_path / "a", rows, truncated="grade"), _run(tmp_path / "b", rows, **{"truncated": "grade", **facts})
+    with pytest.raises(UserError, match=sentence):
+        compare_runs(*pair)
+
+
+def test_other_turns_before_the_last_and_other_settings_are_told(tmp_path):
+    sampling = {**FACTS["sampling"], "max_new_tokens": 32}
+    rows = [[_row(f"p{i}", 1, prompt_hash=f"of p{i}") for i in range(4)] for _ in range(2)]
+    for row in rows[1][:3]:
+        row["prompt_hash"] = "another"
+    generator = {**FACTS["generator"], "chat_template_kwargs": {"enable_thinking": False}}
+    pair = (
+        _run(tmp_path / "a", rows[0]),
+        _run(tmp_path / "b", rows[1], sampling=sampling, generator=generator),
+    )
+    comparison = compare_runs(*pair)
+    assert "Prompts that differ between the runs: 3." in comparison.text()
+    assert comparison.notes == [
+        "Settings that differ between the runs: max_new_tokens 64 and 32; "
+        'chat_template_kwargs null and {"enable_thinking": false}.'
+    ]
+    assert compare_runs(pair[0], pair[0]).notes == []
+
+
 def test_order_of_runs_turns_the_sign(runs):
     pair = runs([_row(f"p{i}", 0) for i in range(9)], [_row(f"p{i}", 1) for i in range(9)])
     (one,), (other,) = compare_runs(*pair).benchmarks, compare_runs(*reversed(pair)).benchmarks

@@ -34,6 +34,8 @@ def test_import_loads_neither_torch_nor_transformers():
         ({"temperature": -0.1}, "temperature=-0.1"),
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"temperature": "hot"}, "temperature='hot'"),
+        ({"temperature": 1e-40}, "temperature=1e-40 is too small to draw with; set 0"),
+        ({"temperature": 9e-7}, "temperature=9e-07"),
         ({"top_p": 0.0}, "top_p=0.0"),
         ({"top_p": 1.5}, "top_p=1.5"),
         ({"top_k": -1}, "top_k=-1"),
@@ -50,6 +52,7 @@ def test_sampling_params_out_of_range_are_refused(settings, words):
 def test_sampling_params_by_default_are_greedy():
     assert SamplingParams().is_greedy
     assert not SamplingParams(temperature=0.01).is_greedy
+    assert not SamplingParams(temperature=1e-6).is_greedy
 
 
 def test_sample_seed_is_pinned_and_differs_by_each_part():
@@ -87,6 +90,19 @@ def test_problem_keys_differ_where_rows_share_an_id():
 def test_row_without_prompt_is_named(prompt):
     with pytest.raises(UserError, match=r"row 1: prompt=.*columns prompt, solution"):
         build_requests([{"prompt": "good"}, {"prompt": prompt, "solution": "4"}])
+
+
+@pytest.mark.parametrize("message", [{"role": "user"}, {"role": "user", "content": None}])
+def test_message_without_content_is_named(message):
+    rows = [{"prompt": "a"}, {"prompt": [{"role": "system", "content": "b"}, message]}]
+    with pytest.raises(UserError, match=r"^row 1: message 1 of the prompt has no content; give it a text"):
+        build_requests(rows)
+
+
+def test_message_with_a_tool_call_needs_no_content():
+    call = {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}], "content": None}
+    [request] = build_requests([{"prompt": [{"role": "user", "content": "b"}, call]}])
+    assert request.prompt[1] == {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}
 
 
 def test_build_requests_keeps_the_samples_of_a_row_together():

@@ -2,12 +2,15 @@
 
 import json
 
+import huggingface_hub
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+import transformers
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation._generate_transformers import TransformersGenerator
+from trl_ext.evaluation._load_model import _tokenizer_of
 from trl_ext.evaluation.generation import Request, SamplingParams, sample_seed
 from trl_ext.testing import tiny_model, tiny_tokenizer
 
@@ -91,6 +94,88 @@ def test_adapter_of_another_model_is_refused(tmp_path, tiny_model_path):
     other.save_pretrained(tmp_path / "adapter")
     with pytest.raises(UserError, match="does not fit the model"):
         TransformersGenerator.from_pretrained(str(tiny_model_path), adapter=str(tmp_path / "adapter"))
+
+
+def deeper(number):
+    return tiny_model(num_hidden_layers=number)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "words"),
+    [
+        (
+            4,
+            2,
+            r"the model has no place for 8 of its weights \(.*layers\.2\.self_attn\.q_proj\.lora_A\.weight, .*\.\.\.",
+        ),
+        (2, 4, r"the adapter lacks 8 of its weights \(.*layers\.2\.self_attn"),
+    ],
+)
+def test_adapter_of_a_model_with_other_layers_is_refused(tmp_path, own, others, words):
+    get_peft_model(deeper(own), LoraConfig(r=4, target_modules=["q_proj", "v_proj"])).save_pretrained(tmp_path / "a")
+    deeper(others).save_pretrained(tmp_path / "model")
+    tiny_tokenizer().save_pretrained(tmp_path / "model")
+    with pytest.raises(UserError, match=words):
+        TransformersGenerator.from_pretrained(str(tmp_path / "model"), adapter=str(tmp_path / "a"))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LoraConfig(r=4, target_modules=["q_proj", "embed_tokens"], use_dora=True),
+        LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["lm_head", "embed_tokens"]),
+        LoraConfig(r=4, target_modules=["q_proj"], trainable_token_indices=[1, 2], bias="lora_only"),
+        PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
+    ],
+    ids=["embeddings", "saved", "tokens", "prompt"],
+)
+def test_adapters_of_other_kinds_fit_their_model(tmp_path, tiny_model_path, config):
+    get_peft_model(tiny_model(), config).save_pretrained(tmp_path)
+    found = TransformersGenerator.from_pretrained(str(tiny_model_path), adapter=str(tmp_path))
+    assert found.model.active_peft_config.peft_type == config.peft_type
+
+
+def test_checkpoint_that_lacks_weights_is_refused(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    tiny_model().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"lacks 1 weights of the model \(model\.norm\.weight\)"):
+        TransformersGenerator.from_pretrained(str(tmp_path))
+
+
+def test_checkpoint_cut_short_is_named(tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(UserError, match=r"cannot be loaded .*incomplete"):
+        TransformersGenerator.from_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize("has_tokenizer", [True, False])
+def test_tokenizer_of_an_adapter_on_the_hub_is_taken_where_it_has_one(
+    tmp_path, tiny_model_path, monkeypatch, has_tokenizer
+):
+    repository = tmp_path / "models--me--adapter"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    lora_model().save_pretrained(snapshot)
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "own"
+    if has_tokenizer:
+        tokenizer.save_pretrained(snapshot)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(transformers.utils.hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    found = TransformersGenerator.from_pretrained(str(tiny_model_path), adapter="me/adapter")
+    assert (found.tokenizer.chat_template == "own") == has_tokenizer
+    assert _tokenizer_of("base", "me/adapter") == ("me/adapter" if has_tokenizer else "base")
+    assert _tokenizer_of("base", None) == "base"
 
 
 def test_broken_adapter_config_is_named(tmp_path):

@@ -182,6 +182,7 @@ def test_problem_whose_gold_cannot_be_judged_is_left_out(load):
         ({"k": 5}, "^k=5 but no problem has more than 4 completions; lower k or draw more"),
         ({"k": 0}, "^k=0 must be a whole number of at least 1"),
         ({"k": [1, "2"]}, "^k='2' must be a whole number"),
+        ({"k": []}, "^k=\\[\\] asks for no figure; give a whole number"),
         ({"tsak": "math"}, "^tsak= is no option here; did you mean 'task'\\?; options are k, task"),
         ({"task": "maths"}, "^task='maths' has no reward of its own; did you mean 'math'\\?"),
     ],
@@ -197,6 +198,9 @@ def test_metric_refuses_bad_options(load, options, message):
         ({}, r"^best_of_k needs scores= \(one list of scores a problem\) or scorer="),
         ({"scores": SCORES, "scorer": "accuracy_reward"}, "and not both$"),
         ({"scores": SCORES[:1]}, "^scores= must have the shape of the predictions"),
+        ({"scores": [1]}, "^scores= must have the shape of the predictions: one score"),
+        ({"scores": 1.0}, "^scores= must have the shape of the predictions"),
+        ({"scores": [["a", "b", "c", "d"]] * 2}, "^scores= must have the shape of the predictions"),
         (
             {"scorer": "acuracy_reward"},
             "^scorer='acuracy_reward' is no reward of reward_funcs; did you mean 'accuracy_",

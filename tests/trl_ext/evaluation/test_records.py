@@ -6,6 +6,7 @@ import pytest
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation.records import (
+    FolderLock,
     Record,
     RecordWriter,
     cut_torn_line,
@@ -106,10 +107,19 @@ def test_line_that_is_no_record_is_refused_with_its_place(tmp_path, line, senten
         read_records(tmp_path, PLAN)
 
 
-def test_record_with_a_wrong_type_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("was", "became", "said"),
+    [
+        ('"num_tokens": 3', '"num_tokens": "3"', "num_tokens='3'"),
+        ('"num_tokens": 3', '"num_tokens": -3', "num_tokens=-3"),
+        ('"num_tokens": 3', '"num_tokens": true', "num_tokens=True"),
+        ('"is_truncated": true', '"is_truncated": "no"', "is_truncated='no'"),
+    ],
+)
+def test_record_with_a_wrong_value_is_refused(tmp_path, was, became, said):
     path = _write(tmp_path, BATCHES[0])
-    path.write_text(path.read_text().replace('"num_tokens": 3', '"num_tokens": "3"'))
-    with pytest.raises(UserError, match="holds num_tokens='3', which no record can"):
+    path.write_text(path.read_text().replace(was, became))
+    with pytest.raises(UserError, match=f"holds {said}, which no record can"):
         read_records(tmp_path, PLAN)
 
 
@@ -172,11 +182,51 @@ def test_prepare_folder_with_overwrite_removes_the_evaluation_and_nothing_else(t
 
 def test_prepare_folder_refuses_completions_without_a_request_and_a_broken_request(tmp_path):
     _write(tmp_path, BATCHES[0])
-    with pytest.raises(UserError, match=r"holds completions of an evaluation, but no request.json"):
-        prepare_folder(tmp_path, REQUEST)
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=r"holds generations.jsonl, but no request.json of an evaluation"):
+            prepare_folder(tmp_path, REQUEST, overwrite=overwrite)
     (tmp_path / "request.json").write_text("{")
     with pytest.raises(UserError, match=r"request.json is no valid JSON"):
         prepare_folder(tmp_path, REQUEST)
+
+
+@pytest.mark.parametrize("request_text", [None, '{"method": "POST"}'])
+def test_overwrite_leaves_files_of_somebody_else_alone(tmp_path, request_text):
+    files = {"results.md": "my results", "generations_notes.jsonl": "{}\n"}
+    files |= {"request.json": request_text} if request_text else {}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match="move it away, or give another output_dir"):
+        prepare_folder(tmp_path, REQUEST, overwrite=True)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+
+
+def test_file_with_a_name_like_ours_is_no_file_of_records_and_is_not_removed(tmp_path):
+    prepare_folder(tmp_path, REQUEST)
+    _write(tmp_path, *BATCHES)
+    for name in ("generations_notes.jsonl", "generations.old.jsonl", "generations.01.jsonl"):
+        (tmp_path / name).write_text("a note\n")
+    assert read_records(tmp_path, PLAN) == ALL
+    prepare_folder(tmp_path, REQUEST, overwrite=True)
+    left = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    assert left == {"generations_notes.jsonl", "generations.old.jsonl", "generations.01.jsonl", "request.json"}
+
+
+def test_lock_of_a_folder_is_refused_while_an_evaluation_or_one_of_its_processes_runs(tmp_path):
+    with FolderLock(tmp_path / "run"), pytest.raises(UserError, match="another evaluation runs in this folder; wait"):
+        FolderLock(tmp_path / "run")
+    with RecordWriter(tmp_path / "run", 3):
+        with pytest.raises(UserError, match=r"another process still writes generations.3.jsonl"):
+            FolderLock(tmp_path / "run")
+    with FolderLock(tmp_path / "run"):  # what was refused holds nothing
+        pass
+
+
+def test_folder_that_was_made_for_nothing_goes_and_one_that_was_there_stays(tmp_path):
+    (tmp_path / "old").mkdir()
+    with FolderLock(tmp_path / "new"), FolderLock(tmp_path / "old"), FolderLock(tmp_path / "used"):
+        (tmp_path / "used" / "file").write_text("")
+    assert {path.name for path in tmp_path.iterdir()} == {"old", "used"}
 
 
 def test_prepare_folder_refuses_a_file(tmp_path):

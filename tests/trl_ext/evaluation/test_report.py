@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from trl_ext.evaluation._report_markdown import MOST_PROBLEMS, cell, long_rows, table
+from trl_ext.evaluation._report_markdown import MOST_PROBLEMS, cell, long_rows, notes, table
 from trl_ext.evaluation.report import Problem, Report, figures, results_of
 
 
@@ -40,6 +40,7 @@ FACTS = {
     "benchmarks": {"maths": {"num_problems": 2, "fingerprint": "sha256:1"}},
 }
 DATA = {"maths": {"path": "org/maths", "split": "test", "revision": "abc", "config": None}}
+PAIR = [_problem("a", [True, False, False, True]), _problem("b", [True] * 4)]
 
 
 def _report(folder, problems, **facts):
@@ -176,7 +177,9 @@ def test_model_index_is_what_the_hub_reads(tmp_path):
     first = results[0]
     assert (first.metric_type, first.metric_value, first.dataset_type) == ("pass@1", 0.25, "org/maths")
     assert (first.dataset_revision, first.dataset_split) == ("abc", "test")
-    assert first.metric_name == "pass@1 (4 samples, temperature 0.6, top_p 0.95)"
+    assert first.metric_name == (
+        "pass@1 (2 problems, 4 samples, temperature 0.6, top_p 0.95, seed 0, at most 64 tokens)"
+    )
 
 
 def test_figure_that_could_not_be_measured_is_null_and_in_no_card(tmp_path):
@@ -187,3 +190,41 @@ def test_figure_that_could_not_be_measured_is_null_and_in_no_card(tmp_path):
     )
     assert report.eval_results() == [] and report.value("maths") is None
     assert "| – | – | – |" in report.markdown()
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"truncated": "wrong"}, "truncated is wrong"),
+        ({"sampling": {**FACTS["sampling"], "max_new_tokens": 9}}, "at most 9 tokens"),
+        ({"sampling": {**FACTS["sampling"], "seed": 5}}, "seed 5"),
+        ({"sampling": {**FACTS["sampling"], "top_k": 20}}, "top_k 20"),
+        ({"best_of_reward": "chooser"}, "best_of_reward chooser"),
+    ],
+)
+def test_every_setting_that_changes_a_figure_is_in_its_name(tmp_path, change, part):
+    usual, changed = (_report(tmp_path, PAIR, **facts).eval_results()[0].metric_name for facts in ({}, change))
+    assert part not in usual and part in changed
+
+
+def test_card_of_a_part_of_a_set_or_of_another_reward_is_not_that_of_the_set(tmp_path):
+    data = {"maths": {**DATA["maths"], "max_problems": 2}}
+    report = Report(tmp_path, results_of(PAIR, (1, 2), {**FACTS, "reward": "my_reward"}, data), PAIR)
+    first = report.eval_results()[0]
+    assert (first.dataset_name, first.metric_type) == ("maths (first 2 problems)", "my_reward/pass@1")
+    assert first.metric_name.startswith("pass@1 (first 2 problems, ") and "reward my_reward" in first.metric_name
+
+
+def test_markdown_names_the_reward_and_the_rule_for_truncated_samples(tmp_path):
+    assert "| reward | that of each task |" in _report(tmp_path, PAIR).markdown()
+    text = _report(tmp_path, PAIR, reward="my", best_of_reward="other", truncated="wrong").markdown()
+    assert "| reward | my |" in text and "| reward that chooses | other |" in text
+    assert "| truncated samples | wrong |" in text
+
+
+@pytest.mark.parametrize(("rule", "count"), [("grade", 3), ("wrong", 1)])
+def test_samples_that_were_denied_their_answer_are_not_said_to_state_none(tmp_path, rule, count):
+    problem = _problem("p", [False] * 3 + [True], truncated=[True, True, False, False])
+    report = _report(tmp_path, [problem], truncated=rule)
+    assert report.results["benchmarks"]["maths"]["num_without_answer"] == count
+    assert any("state no final answer" in note for note in notes(report.results)) == (rule == "grade")

@@ -3,6 +3,7 @@
 import importlib.util
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from datasets_builders import build
 from trl_ext.errors import UserError
-from trl_ext.evaluation.generation import SamplingParams
+from trl_ext.evaluation.generation import Completion, SamplingParams
 from trl_ext.evaluation.runner import evaluate_model, fingerprint, planned
 
 HELPERS = Path(__file__).with_name("evaluation_helpers.py")
@@ -300,8 +301,15 @@ def test_arguments_that_do_not_fit_are_refused_before_the_model_is_made(rows, tm
     [
         ({}, "benchmarks is empty"),
         ({"a": []}, "'a' holds no rows"),
-        ({"a": [{"prompt": "x", "solution": 4}]}, "row 0 of 'a' has the solution 4; give the gold as text"),
+        ({"a": [{"prompt": "x", "solution": 4.5}]}, "row 0 of 'a' has the solution 4.5; give the gold as text"),
         ({"a": [{"prompt": "x", "solution": "4", "task": "chioce"}]}, "did you mean 'choice'"),
+        ({"a": [{"prompt": "x", "solution": "4", "task": 3}]}, "row 0 of 'a' has the task 3, which is no text"),
+        ({"a": [{"prompt": "x", "solution": "4", "task": ["math"]}]}, "has the task .'math'., which is no text"),
+        ({"a": [{"prompt": [{"role": "user"}], "solution": "4"}]}, "row 0 of 'a': turn 0 .* has the content None"),
+        (
+            {"a": [{"prompt": [{"role": "user", "content": [{"type": "text", "text": "x"}]}], "solution": "4"}]},
+            "turn 0 of its prompt has the content .* give every turn a text",
+        ),
         ({"a": [{"solution": "4"}]}, "prompt=None must be a text or a list of messages"),
     ],
 )
@@ -359,3 +367,78 @@ def test_progress_on_a_terminal_is_one_bar_with_its_figures(rows, tmp_path, monk
     last = sys.stderr.getvalue().strip().split("\r")[-1]
     assert last.startswith("eval: 32/32 |")
     assert f" left, {report.value('a'):.1%} right so far, " in last and last.rstrip().endswith("tokens/s")
+
+
+def test_overwrite_of_a_folder_where_an_evaluation_runs_is_refused_and_leaves_it_as_it_is(rows, tmp_path):
+    def second():
+        before = (tmp_path / "generations.jsonl").read_bytes()
+        with pytest.raises(UserError, match="another evaluation runs in this folder; wait until it ends"):
+            _evaluate(rows[:40], tmp_path, lambda: pytest.fail("the model was made"), overwrite=True)
+        assert (tmp_path / "generations.jsonl").read_bytes() == before != b""
+
+    generator = helpers.FakeGenerator(1, second)
+    assert _evaluate(rows[:40], tmp_path, generator).value("arithmetic") is not None
+    assert _evaluate(rows[:40], tmp_path, overwrite=True).value("arithmetic") is not None
+
+
+def test_results_of_somebody_else_are_refused_before_the_model_is_made(rows, tmp_path):
+    (tmp_path / "results.md").write_text("mine")
+    with pytest.raises(UserError, match=r"holds results.md, but no request.json"):
+        _evaluate(rows[:4], tmp_path, lambda: pytest.fail("the model was made"), overwrite=True)
+    assert (tmp_path / "results.md").read_text() == "mine"
+
+
+def test_records_that_are_taken_away_are_told(rows, tmp_path):
+    generator = helpers.FakeGenerator(1, lambda: os.truncate(tmp_path / "generations.jsonl", 0))
+    with pytest.raises(UserError, match=r"32 completions that were written are no longer in"):
+        _evaluate(rows[:16], tmp_path, generator)
+
+
+def test_sample_without_a_verdict_joins_no_classes_of_answers():
+    from trl_ext.evaluation._figures import figures
+    from trl_ext.evaluation.grading import Graded
+    from trl_ext.evaluation.records import Record
+    from trl_ext.evaluation.runner import _problem
+
+    row = {"prompt": "a", "solution": "50"}
+    graded = [Graded(1.0, "50", True), Graded(None, "50%", None), Graded(0.0, "0.5", False), Graded(0.0, "7", False)]
+    records = [Record("b", 0, "k", number, "x", 1, False) for number in range(4)]
+    problem = _problem("b", "k", row, records, graded, None)
+    assert problem.groups == [0, None, 1, 2]
+    made = [[Completion("x", 1, False)] * 4]
+    assert problem.vote_at(3) == pytest.approx(1 / 3) == figures([row], None, made, [graded], k=3)["cons@3"]
+
+
+def test_complaint_about_a_request_names_its_row(rows, tmp_path):
+    class Short(helpers.FakeGenerator):
+        def generate(self, requests, params):
+            raise UserError(f"request {requests[-1].key}: the prompt has 9 tokens and the model's context 8")
+
+    own = [{"prompt": "x" * length, "solution": "1"} for length in (3, 1, 2)]
+    with pytest.raises(UserError, match=r"^row 1 of own \(request [0-9a-f]+:0\): the prompt has 9 tokens"):
+        evaluate_model(Short(), {"own": own}, tmp_path, show_progress=False)
+
+
+def test_password_and_query_of_a_server_are_written_nowhere(rows, tmp_path):
+    class Served(helpers.FakeGenerator):
+        def describe(self):
+            return {**super().describe(), "url": "http://bob:hunter2@host:8000/v1?token=hunter3"}
+
+    report = _evaluate(rows[:2], tmp_path, Served())
+    assert report.results["server_url"] == "http://host:8000/v1"
+    assert not [path for path in tmp_path.iterdir() if "hunter" in path.read_text()]
+
+
+def test_whole_prompt_has_a_hash_in_the_problem(rows, tmp_path):
+    def hashes(folder, system):
+        own = [{**row, "prompt": [{"role": "system", "content": system}, *row["prompt"]]} for row in rows[:2]]
+        return [problem.row()["prompt_hash"] for problem in _evaluate(own, tmp_path / folder).problems]
+
+    first = hashes("a", "Be brief.")
+    assert hashes("b", "Be brief.") == first and not {*first} & {*hashes("c", "Be slow.")}
+
+
+def test_whole_number_as_gold_is_graded(rows, tmp_path):
+    own = [{**row, "solution": int(row["solution"].strip("$"))} for row in rows[:20]]
+    found = [_evaluate(of, tmp_path / name).value("arithmetic") for name, of in (("a", own), ("b", rows[:20]))]
+    assert found[0] == found[1] > 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reward_funcs import accuracy_reward
-from reward_funcs.base import Batch
+from reward_funcs.base import Batch, Grade
 from reward_funcs.pool import close_pools
 from trl_ext.evaluation import votes
 from trl_ext.evaluation.votes import cons_at_k, group_answers, vote_score
@@ -85,6 +85,42 @@ def test_group_answers_asks_in_one_batch_of_at_most_500_pairs(monkeypatch):
     monkeypatch.setattr(votes._maths, "grade", lambda batch: batches.append(len(batch)) or grade(batch))
     group_answers([rf"\frac{{{i}}}{{2" for i in range(6)])
     assert batches == [4]
+
+
+def test_group_answers_of_plain_numbers_compares_only_those_near_each_other(no_workers, monkeypatch):
+    pairs = []
+    settle = votes._maths.settle
+    monkeypatch.setattr(votes._maths, "settle", lambda *pair: pairs.append(set(pair)) or settle(*pair))
+    numbers = [*map(str, range(1000)), "-0", "7.0", r"\frac{14}{2}", "1/3", "0.3333333", "0.3333"]
+    groups = group_answers(numbers)
+    assert groups[:1000] == list(range(1000))
+    assert groups[1000:] == [0, 7, 7, 1000, 1000, 1001]
+    assert len(pairs) < 10 and {"1/3", "0.3333333"} in pairs
+
+
+def test_group_answers_ends_in_time_and_keeps_the_rest_apart(monkeypatch, no_workers):
+    answers = ["x+1", "1+x", "x+2", "2+x"]
+    assert group_answers(answers) == [0, 0, 1, 1]
+    clock = itertools.count(0.0, 2.5)
+    monkeypatch.setattr(votes, "monotonic", lambda: next(clock))
+    assert len(set(group_answers(answers))) > 2  # two comparisons are not enough
+    monkeypatch.setattr(votes, "monotonic", itertools.count(0.0, 6.0).__next__)
+    assert group_answers([*answers, "x+1"]) == [0, 1, 2, 3, 0]  # equal texts need none
+
+
+def test_group_answers_asks_the_workers_until_the_time_is_over(monkeypatch):
+    now, asked = [0.0], []
+
+    def grade(batch):
+        asked.append(len(batch))
+        now[0] += 3.0
+        return [Grade(1.0 if len(asked) == 1 else 0.0)] * len(batch)
+
+    monkeypatch.setattr(votes, "monotonic", lambda: now[0])
+    monkeypatch.setattr(votes._maths, "grade", grade)
+    groups = group_answers([rf"\frac{{{i}}}{{2" for i in range(8)])  # 28 pairs, of which the first four are equal
+    assert asked == [4, 4, 4]
+    assert len(set(groups)) == 4
 
 
 def test_group_answers_of_different_words_asks_nobody(no_workers):

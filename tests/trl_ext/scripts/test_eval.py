@@ -192,6 +192,7 @@ def test_model_card_gets_the_figures(call, here):
     assert body == "# Mine\n"
     (model,) = yaml.safe_load(head)["model-index"]
     metrics = {metric["type"]: metric["value"] for metric in model["results"][0]["metrics"]}
+    metrics = {name.removeprefix("vowel_reward/"): value for name, value in metrics.items()}
     assert metrics == {name: round(value, 4) for name, value in _figures().items()}
 
 
@@ -248,6 +249,12 @@ def test_help_is_printed_without_torch():
         (["--system_prompt", "Be brief."], "is plain text, which has no place for --system_prompt", 1),
         (["--system_prompt", " "], "--system_prompt is empty", 2),
         (["--top_p", "0"], "--top_p 0 keeps no token", 2),
+        (["--concurrency", "4"], "--concurrency is of a server; give --server_url", 2),
+        (["--dtype", "float8"], "--dtype float8 is none of auto, float32", 1),
+        (["--backend", "server", "--server_url", "u:secret@host"], "must start with http://", 1),
+        (["--backend", "server"], "--backend server needs --server_url", 1),
+        (["--output_dir", "own.jsonl"], "--output_dir own.jsonl is a file; name a folder", 1),
+        (["--chat_template_kwargs", "[1]"], "--chat_template_kwargs [1] is no JSON object", 2),
         (["--config", "nowhere.yaml"], "no configuration file 'nowhere.yaml'", 1),
     ],
 )

@@ -7,6 +7,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import datasets
@@ -128,6 +129,8 @@ class KMetric(evaluate.Metric, ABC):
 
     def _ks(self, problems: list[Problem], k: Any) -> list[int]:
         ks = list(k) if isinstance(k, Sequence) and not isinstance(k, str) else [k]
+        if not ks:
+            raise UserError("k=[] asks for no figure; give a whole number of at least 1, or a list of them")
         ks = [self.default_k(problems) if one is None else one for one in ks]
         for one in ks:
             if isinstance(one, bool) or not isinstance(one, int) or one < 1:
@@ -177,9 +180,19 @@ def scores_of(predictions: list[list[str]], references: list[str], options: Mapp
         chosen = _reward_named(scorer) if isinstance(scorer, str) else scorer
         graded = _graded(predictions, references, options["task"], chosen)
         return [[one.score for one in row] for row in graded]
-    if [len(row) for row in given] != [len(row) for row in predictions]:
-        raise UserError("scores= must have the shape of the predictions: one score for each completion of each problem")
+    if not _is_table(given) or [len(row) for row in given] != [len(row) for row in predictions]:
+        raise UserError(
+            "scores= must have the shape of the predictions: one score (a number or None) for each completion of each "
+            "problem"
+        )
     return [list(row) for row in given]
+
+
+def _is_table(scores: Any) -> bool:
+    """Whether these are lists of numbers or None, and no text and no flat list."""
+    if not hasattr(scores, "__len__") or not all(hasattr(row, "__len__") for row in scores):
+        return False
+    return all(isinstance(score, Real | None) for row in scores for score in row)
 
 
 def _reward_named(name: str) -> Callable[..., Any]:
