@@ -2,16 +2,18 @@
 
     python benchmarks/make_data_tables.py [--check]
 
-`sources` and `evaluation` come from the registry of `datasets_builders`, `recipes` from its mixtures. The page marks
+`sources` and `evaluation` come from the registry of `datasets_builders`, `recipes` from its mixtures, `memory` from
+benchmarks/results/data.json. The page marks
 where with `<!-- NAME: written by benchmarks/make_data_tables.py -->` and `<!-- end of NAME -->`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping
 
-from pages import Page
+from pages import ROOT, Page
 
 from datasets_builders.mixing import RECIPES, recipe
 from datasets_builders.registry import BUILDERS, EVALUATION_SETS
@@ -47,7 +49,20 @@ def recipes_table() -> str:
     return table(["source", *(f"`{name}`" for name in found)], rows)
 
 
+def memory_table() -> str:
+    """What `bench_data.py` measured of streams whose files have large pieces, and of usual ones."""
+    record = json.loads((ROOT / "benchmarks" / "results" / "data.json").read_text(encoding="utf-8"))
+    found = record["figures"]["hub_streams"]
+    rows = [
+        [name if "JSON" in name else f"parquet, {name}", f"{of['file_mib']:,}", f"{of['rows']:,}"]
+        + [f"{of[key]:,}" for key in ("resident_mib", "local_resident_mib")]
+        for name, of in found.items()
+    ]
+    return table(["file", "size", "rows", "network", "disk"], rows)
+
+
 SECTIONS = {
+    "memory": memory_table,
     "sources": lambda: sources_table(BUILDERS),
     "evaluation": lambda: sources_table(EVALUATION_SETS),
     "recipes": recipes_table,

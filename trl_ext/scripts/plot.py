@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
 
-from trl_ext._text import did_you_mean
 from trl_ext.errors import UsageError
+from trl_ext.scripts.check import _Parser
 
 _DESCRIPTION = """\
 Draw reward and its parts, accuracy, response length, KL, entropy, the critic's loss, explained variance and bias, the
@@ -22,17 +21,6 @@ examples:
   trl-ext plot --group "ppo=runs/ppo-1,runs/ppo-2,runs/ppo-3" --group "grpo=runs/grpo-1,runs/grpo-2,runs/grpo-3"
   trl-ext plot runs/ppo --panels reward,response_length,clip_ratio/region_mean --format svg
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line instead of the usage and a line."""
-        prefix = "unrecognized arguments: "
-        if message.startswith(prefix):
-            flag = message.removeprefix(prefix).split()[0].split("=")[0]
-            options = [option for action in self._actions for option in action.option_strings]
-            message = f"unknown argument {flag}{did_you_mean(flag, options)}"
-        raise UsageError(message)
 
 
 def main(argv: list[str]) -> int:
