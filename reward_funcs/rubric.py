@@ -158,7 +158,7 @@ class Rubric(Composition):
         self._check()
 
     @classmethod
-    def from_preset(cls, name: str, **settings: Any) -> Rubric:
+    def from_preset(cls, name: str, /, **settings: Any) -> Rubric:
         """A rubric that comes with this package: [`preset_names`] lists them.
 
         Args:
