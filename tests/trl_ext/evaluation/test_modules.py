@@ -12,7 +12,7 @@ import pytest
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation import module_path, modules, pass_at_k
-from trl_ext.evaluation.modules import MODULES, _base
+from trl_ext.evaluation.modules import MODULES, OF_COMPLETIONS, _base
 
 ROOT = Path(__file__).resolve().parents[3]
 PREDICTIONS = [
@@ -71,7 +71,7 @@ def test_doctests_pass():
 
 
 def test_metrics_load_and_combine_in_a_fresh_home_without_a_network(tmp_path):
-    given = {"names": MODULES, "predictions": PREDICTIONS, "references": REFERENCES}
+    given = {"names": OF_COMPLETIONS, "predictions": PREDICTIONS, "references": REFERENCES}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         input=json.dumps({**given, "k": [1, 2, 4], "scores": SCORES}),
@@ -85,7 +85,7 @@ def test_metrics_load_and_combine_in_a_fresh_home_without_a_network(tmp_path):
     assert json.loads(done.stdout.splitlines()[-1]) == pytest.approx(EXPECTED)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", OF_COMPLETIONS)
 def test_metric_alone_gives_what_it_gives_combined(load, name):
     options = {"scores": SCORES} if name == "best_of_k" else {}
     found = load(name).compute(predictions=PREDICTIONS, references=REFERENCES, k=[1, 2, 4], **options)
@@ -227,3 +227,30 @@ def test_metric_of_no_predictions_says_so(load):
 def test_every_file_of_the_folder_is_a_metric_that_is_named():
     files = {path.stem for path in Path(modules.__file__).parent.glob("*.py")}
     assert {name for name in files if not name.startswith("_")} == set(MODULES)
+
+
+def test_confidence_adds_the_interval_of_the_functions(load):
+    from trl_ext.evaluation import bootstrap_interval
+
+    predictions = [[r"\boxed{1}"] * right + [r"\boxed{9}"] * (4 - right) for right in (0, 1, 2, 4, 4)]
+    batch = {"predictions": predictions, "references": ["1"] * 5}
+    for name, figure, values in (
+        ("pass_at_k", "pass@2", [pass_at_k(4, right, 2) for right in (0, 1, 2, 4, 4)]),
+        ("mean_at_k", "mean@4", [right / 4 for right in (0, 1, 2, 4, 4)]),
+    ):
+        found = load(name).compute(**batch, k=2, confidence=0.9, seed=3)
+        expected = bootstrap_interval(values, confidence=0.9, seed=3)
+        assert found == pytest.approx(
+            {figure: sum(values) / 5, f"{figure}/low": expected.low, f"{figure}/high": expected.high}
+        )
+        assert expected.low < sum(values) / 5 < expected.high
+
+
+def test_calibration_gives_what_the_function_gives(load):
+    batch = {"predictions": [0.2, 0.2, 0.8, 0.8], "references": [0.0, 1.0, 1.0, 1.0]}
+    found = load("calibration").compute(**batch, num_bins=2)
+    # by hand: bins .2 -> .5 and .8 -> 1; squares .04, .64, .04, .04; outcomes rise by .5 over .6
+    assert found == pytest.approx(
+        {"ece": 0.25, "mse": 0.19, "bias": -0.25, "slope": 0.5 / 0.6, "intercept": 0.5 - 0.2 * 0.5 / 0.6}
+    )
+    assert load("calibration").compute(**batch, ranges=[0.0, 1.0])["ece"] == pytest.approx(0.25)

@@ -7,17 +7,19 @@ from pathlib import Path
 from trl_ext._text import did_you_mean
 from trl_ext.errors import UserError
 
-MODULES = ("pass_at_k", "mean_at_k", "cons_at_k", "best_of_k")
+OF_COMPLETIONS = ("pass_at_k", "mean_at_k", "cons_at_k", "best_of_k")
+MODULES = (*OF_COMPLETIONS, "calibration")
 
 
 def module_path(name: str) -> str:
     """Path of a metric for `evaluate.load`.
 
-    All take `predictions` (P lists of n completions) and `references` (P gold answers), and the same options, so that
-    `evaluate.combine` can compute them together; see `trl_ext.evaluation.modules._base.KMetric`.
+    The first four take `predictions` (P lists of n completions) and `references` (P gold answers), and the same
+    options, so that `evaluate.combine` can compute them together; see `trl_ext.evaluation.modules._base.KMetric`.
+    `calibration` takes a critic's values and the rewards that followed.
 
     Args:
-        name: `"pass_at_k"`, `"mean_at_k"`, `"cons_at_k"` or `"best_of_k"`.
+        name: `"pass_at_k"`, `"mean_at_k"`, `"cons_at_k"`, `"best_of_k"` or `"calibration"`.
 
     Returns:
         The path of its file.

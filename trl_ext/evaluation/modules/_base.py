@@ -17,6 +17,7 @@ from trl_ext._text import did_you_mean
 from trl_ext.errors import UserError
 from trl_ext.evaluation.estimators import Verdict, best_of_k
 from trl_ext.evaluation.grading import VOTING_TASKS, Graded, grade
+from trl_ext.evaluation.statistics import bootstrap_interval
 from trl_ext.evaluation.votes import group_answers, vote_score
 
 INPUTS = """
@@ -30,7 +31,9 @@ Args:
     scores (`list[list[float]]`, *optional*): of best_of_k: P lists of n scores, by which the best completion is chosen.
     scorer (`Callable` or `str`, *optional*): of best_of_k, instead of scores: a reward function that gives them, or
         the name of one of `reward_funcs`.
-    seed (`int`, defaults to 0), num_subsets (`int`, defaults to 1000): of cons_at_k, where the subsets are drawn.
+    confidence (`float`, *optional*): adds a bootstrap interval over the problems: "pass@8/low" and "pass@8/high".
+    seed (`int`, defaults to 0): of the interval, and of the subsets of cons_at_k.
+    num_subsets (`int`, defaults to 1000): of cons_at_k, where the subsets are drawn.
 Returns:
     One figure for each k: "pass@8", "cons@8", "best@8"; mean_at_k returns "mean@n", n being the largest number of
     completions of a problem.
@@ -48,6 +51,7 @@ OPTIONS: dict[str, Any] = {
     "reward": None,
     "scores": None,
     "scorer": None,
+    "confidence": None,
     "seed": 0,
     "num_subsets": 1000,
 }
@@ -120,8 +124,17 @@ class KMetric(evaluate.Metric, ABC):
         return [Problem([_verdict(one) for one in row], [one.answer for one in row], []) for row in graded]
 
     def figures(self, problems: list[Problem], options: Mapping[str, Any]) -> dict[str, float]:
-        """One figure for each k."""
-        return {f"{self.prefix}@{k}": self._mean(problems, k, options) for k in self._ks(problems, options["k"])}
+        """The mean of each figure over the problems, with its interval where one is asked for."""
+        found: dict[str, float] = {}
+        for name, values in self.by_problem(problems, options).items():
+            found[name] = math.fsum(values) / len(values) if values else math.nan
+            if options["confidence"] is not None:
+                found |= _interval(name, values, options["confidence"], options["seed"])
+        return found
+
+    def by_problem(self, problems: list[Problem], options: Mapping[str, Any]) -> dict[str, list[float]]:
+        """The figures of the problems that have enough verdicts, for each k."""
+        return {f"{self.prefix}@{k}": self._values(problems, k, options) for k in self._ks(problems, options["k"])}
 
     def default_k(self, problems: list[Problem]) -> int:
         """What `k=None` stands for: the most completions that every problem has."""
@@ -139,7 +152,7 @@ class KMetric(evaluate.Metric, ABC):
                 raise UserError(f"k={one} but no problem has more than {most} completions; lower k or draw more")
         return ks
 
-    def _mean(self, problems: list[Problem], k: int, options: Mapping[str, Any]) -> float:
+    def _values(self, problems: list[Problem], k: int, options: Mapping[str, Any]) -> list[float]:
         kept = [problem for problem in problems if problem.num_judged >= k]
         if len(kept) < len(problems):
             warnings.warn(
@@ -147,11 +160,18 @@ class KMetric(evaluate.Metric, ABC):
                 f"than {k} completions with a verdict",
                 stacklevel=2,
             )
-        return math.fsum(self.figure(problem, k, options) for problem in kept) / len(kept) if kept else math.nan
+        return [self.figure(problem, k, options) for problem in kept]
 
     @abstractmethod
     def figure(self, problem: Problem, k: int, options: Mapping[str, Any]) -> float:
         """The figure of one problem."""
+
+
+def _interval(name: str, values: list[float], confidence: float, seed: int) -> dict[str, float]:
+    if not values:
+        return {f"{name}/low": math.nan, f"{name}/high": math.nan}
+    interval = bootstrap_interval(values, confidence=confidence, seed=seed)
+    return {f"{name}/low": interval.low, f"{name}/high": interval.high}
 
 
 def vote_of(problem: Problem, k: int, options: Mapping[str, Any]) -> float:

@@ -13,10 +13,10 @@ class MeanAtK(_base.KMetric):
     prefix = "mean"
     description = "Mean over problems of the share of correct completions: pass@1 over n samples."
 
-    def figures(self, problems: list[_base.Problem], options: Mapping[str, Any]) -> dict[str, float]:
-        """One figure over all completions."""
+    def by_problem(self, problems: list[_base.Problem], options: Mapping[str, Any]) -> dict[str, list[float]]:
+        """The share of each problem that has a verdict."""
         most = max(len(problem.correct) for problem in problems)
-        return {f"mean@{most}": mean_at_k([problem.correct for problem in problems])}
+        return {f"mean@{most}": [self.figure(problem, most, options) for problem in problems if problem.num_judged]}
 
     def figure(self, problem: _base.Problem, k: int, options: Mapping[str, Any]) -> float:
         """The mean of one problem."""
