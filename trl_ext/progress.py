@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -106,8 +107,9 @@ class RichTable(TrainerCallback):
     the mean step since the start. A trainer without rewards shows its loss. Where the terminal is narrow, the least
     telling columns are left out. Figures of an evaluation stand in a line of their own.
 
-    Where the output is no terminal, each log is one plain line `PPO step 5/15  reward 0.531 ± 0.40  ...`. The rows
-    stay in the terminal's history. Only the first process shows anything.
+    Where the output is no terminal, or a dumb one, each log is one plain line
+    `PPO step 5/15  reward 0.531 ± 0.40  ...`. The rows stay in the terminal's history. Only the first process shows
+    anything.
 
     Args:
         name (`str`): Name of the trainer, as it stands before the step.
@@ -319,7 +321,7 @@ class _Terminal(_Screen):
 
 
 def _open_screen(file: TextIO, name: str, step: int, max_steps: int) -> _Screen:
-    if not file.isatty():
+    if not file.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):  # which cannot redraw a line
         return _Screen(file)
     try:
         return _Terminal(file, name, step, max_steps)

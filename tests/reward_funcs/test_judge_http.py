@@ -527,11 +527,11 @@ def test_median_of_the_votes_is_the_score_and_each_vote_is_cached(tmp_path: Any)
 
 def test_pair_is_asked_in_both_orders() -> None:
     def answer(request: dict[str, Any], number: int) -> Answer:
-        text = request["messages"][1]["content"]
-        return Answer(json.dumps({"better": 1 if text.index("good") < text.index("bad") else 2}))
+        text = request["messages"][1]["content"]  # its random fences are hexadecimal: neither word can stand in one
+        return Answer(json.dumps({"better": 1 if text.index("good") < text.index("poor") else 2}))
 
     with serving(answer) as server:
-        compared = a_judge(server).compare([Pair("good", "bad"), Pair("bad", "good")])
+        compared = a_judge(server).compare([Pair("good", "poor"), Pair("poor", "good")])
     assert [one.winner for one in compared] == ["first", "second"]
     assert len(server.requests) == 4
 

@@ -33,6 +33,8 @@ def clock(monkeypatch):
     now = SimpleNamespace(seconds=100.0)
     monkeypatch.setattr(progress.time, "monotonic", lambda: now.seconds)
     monkeypatch.setattr(progress, "_peak_memory", lambda: 1.5 * 2**30)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     return now
 
 
@@ -132,8 +134,6 @@ def test_an_evaluation_stands_in_a_line_of_its_own(clock):
 
 def test_a_figure_that_is_not_finite_is_shown_and_marked(clock, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
     file = Terminal()
     _run(RichTable("PPO", file), clock, [{**PPO_LOG, "reward": float("nan")}])
     assert "\x1b[1;31m" in file.getvalue() and "nan ± 0.40" in file.getvalue()
@@ -176,6 +176,13 @@ def test_closing_twice_or_before_the_start_is_harmless(clock, monkeypatch):
     table.close()
     table.on_log(None, _state(1), None, logs=PPO_LOG)
     assert file.getvalue() == shown
+
+
+def test_a_dumb_terminal_gets_plain_lines(clock, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    file = Terminal()
+    _run(RichTable("PPO", file), clock, [PPO_LOG])
+    assert file.getvalue().startswith("PPO step 1/10  reward 0.531") and len(file.getvalue().splitlines()) == 1
 
 
 def test_without_rich_a_terminal_gets_plain_lines(clock, monkeypatch):

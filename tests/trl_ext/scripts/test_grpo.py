@@ -56,8 +56,8 @@ def test_error_in_the_middle_of_a_run_has_a_line_of_its_own(argv, here, capsys):
     )
     assert main(argv(rewards=("--reward_funcs", "bad_rewards.late_reward"))) == 1
     lines = capsys.readouterr().err.replace("\r", "\n").splitlines()
-    bars = [line for line in lines if line.startswith("GRPO: ")]
-    assert bars and not [line for line in lines if "PPO:" in line and not line.startswith("GRPO: ")]
+    rows = [line for line in lines if "GRPO step" in line]
+    assert [row.split("  ")[0] for row in rows] == ["GRPO step 1/2"]
     assert [line for line in lines if "the judge is gone" in line] == [lines[-1]]
     assert lines[-1].startswith("trl-ext: error: the judge is gone")
 
