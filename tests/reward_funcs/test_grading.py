@@ -132,7 +132,7 @@ def test_accuracy_auto_reads_the_answer(text: str) -> None:
     ],
 )  # fmt: skip
 def test_accuracy_refusal_scores_zero_with_its_reason(text: str, reason: str) -> None:
-    grade = graded(text)
+    grade = graded(text, timeout=30.0)  # a busy machine must not turn a reason into "timeout"
     assert grade.reward == 0.0
     assert grade.reason == reason
 
