@@ -1,6 +1,7 @@
 """Rows of figures while a run goes: a table on a terminal, plain lines elsewhere."""
 
 import io
+import os
 import re
 from types import SimpleNamespace
 
@@ -33,6 +34,8 @@ def clock(monkeypatch):
     now = SimpleNamespace(seconds=100.0)
     monkeypatch.setattr(progress.time, "monotonic", lambda: now.seconds)
     monkeypatch.setattr(progress, "_peak_memory", lambda: 1.5 * 2**30)
+    # `datasets.map` puts a copy in the place of os.environ, while rich keeps the object that it saw first
+    monkeypatch.setattr("rich.console.Console._environ", os.environ)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     return now
