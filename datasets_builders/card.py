@@ -233,8 +233,8 @@ def _sources(parts: Sequence[Report], licence: str | None) -> str:
     moving = [str(part.get("name")) for part in parts if _is_moving(part)]
     if moving:
         text += (
-            f"\n\nNot pinned: {', '.join(map(_code, moving))}. The newest commit was read, and `report.json` records "
-            "it; a later build into the same folder is refused when another one is newest."
+            f"\n\nNot pinned by the package: {', '.join(map(_code, moving))}. The table and `report.json` name the "
+            "commit that was read, the newest of its day; `revision=` reads it again."
         )
     closed = [str(part.get("name")) for part in parts if _is_noncommercial(part)]
     if closed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from datasets_builders._text import first_line, hint
 from datasets_builders.connection import Explained, offline_where_unreachable
+from datasets_builders.first_read import COMMIT, commits_file, first_commit, keep_commit
 from datasets_builders.local_files import (
     JSON_SUFFIXES,
     LoadingError,
@@ -34,7 +34,6 @@ MAX_TRIES = 32  # generated rows for each different one that is asked for
 # Where the rows of a procedural test split begin: no train split reaches so far.
 TEST_START = 10**12
 LOOKED_AT = 100  # rows of a JSON file in which a column must show up
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 RawRow = Mapping[str, Any]
 
@@ -382,11 +381,12 @@ def _hub_rows(source: Source, wanted: Wanted) -> RawRows:
         raise ValueError(
             f"config={wanted.config!r} is no folder of {source.name!r}{hint(wanted.config, source.folders)}"
         )
-    revision = wanted.revision or source.revision
+    revision, whose = _revision(source, wanted)
     parts: list[Any] = []
     commit = None
     for config in configs:
-        builder, where = _hub_builder(source, config, revision, is_pin=wanted.revision is None)
+        # all configurations at one commit, should the repository move meanwhile
+        builder, where = _hub_builder(source, config, revision or commit, whose)
         commit = commit or _commit(builder.hash, revision, where)
         for split in splits:
             if wanted.streaming:
@@ -394,11 +394,21 @@ def _hub_rows(source: Source, wanted: Wanted) -> RawRows:
             else:
                 parts.append(_hub_table(source, builder, split, where))
     where = source.path or ""
+    if source.pin_at_first_read and revision is None and commit:
+        keep_commit(where, commit)
     if wanted.streaming or len(parts) == 1:
         return RawRows(parts if wanted.streaming else parts[0], commit, where=where)
     from datasets import concatenate_datasets
 
     return RawRows(concatenate_datasets(parts), commit, where=where)
+
+
+def _revision(source: Source, wanted: Wanted) -> tuple[str | None, str]:
+    """What is asked of the Hub, and the words for it in an error."""
+    if wanted.revision or source.revision:
+        return wanted.revision or source.revision, "" if wanted.revision else "its pinned "
+    commit = first_commit(source.path) if source.pin_at_first_read else None
+    return commit, f"the first read here (see {commits_file()}), " if commit else ""
 
 
 def _commit(prepared: Any, revision: str | None, where: str) -> str | None:
@@ -407,7 +417,7 @@ def _commit(prepared: Any, revision: str | None, where: str) -> str | None:
     Raises:
         LoadingError: For another commit than the one that is asked for: offline, `datasets` takes the one that it has.
     """
-    found, asked = (name if name and _COMMIT.fullmatch(str(name)) else None for name in (prepared, revision))
+    found, asked = (name if name and COMMIT.fullmatch(str(name)) else None for name in (prepared, revision))
     if found and asked and found != asked:
         raise LoadingError(
             f"{where} is not in the cache, which has commit {found}; go online, or name that one with revision="
@@ -416,13 +426,13 @@ def _commit(prepared: Any, revision: str | None, where: str) -> str | None:
 
 
 def _hub_builder(
-    source: Source, config: str | None, revision: str | None, *, is_pin: bool, **options: Any
+    source: Source, config: str | None, revision: str | None, whose: str, **options: Any
 ) -> tuple[Any, str]:
     if source.path is None:
         raise LoadingError(f"{source.name!r} has no path on the Hub; give its files with local_path=")
     where = source.path + (f" ({config})" if config else "")
     if revision:
-        where += f" at {'its pinned ' if is_pin else ''}revision {revision}"
+        where += f" at {whose}revision {revision}"
     if source.folders:
         options |= {"data_dir": config}
     else:

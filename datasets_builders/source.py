@@ -89,6 +89,8 @@ class Source:
             `data_dir`; all of them without a `config`.
         data_files (`str`, *optional*): file of the repository to read.
         revision (`str`, *optional*): commit, tag or branch that is read unless another is asked for.
+        pin_at_first_read (`bool`): without a `revision`, the newest commit of the first build on a machine is that of
+            the later ones, too (see `datasets_builders.first_read`); else each build reads the newest.
         columns (`tuple[str, ...]`): columns that the conversion needs, each checked before the first row is converted.
         optional_columns (`tuple[str, ...]`): columns that it reads where they are there.
         size (`int`, *optional*): rows of the default split as published.
@@ -113,6 +115,7 @@ class Source:
     folders: tuple[str, ...] = ()
     data_files: str | None = None
     revision: str | None = None
+    pin_at_first_read: bool = False
     columns: tuple[str, ...] = ()
     optional_columns: tuple[str, ...] = ()
     size: int | None = None

@@ -47,6 +47,7 @@ TRAINING = Source(
     task="code",
     licence="mit",
     path="TIGER-Lab/AceCode-87K",
+    pin_at_first_read=True,
     columns=("id", "question", "test_cases"),
     optional_columns=("source", "inferences"),
     size=87_149,

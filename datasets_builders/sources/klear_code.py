@@ -54,6 +54,7 @@ TRAINING = Source(
     task="code",
     licence="apache-2.0",
     path="Kwai-Klear/KlearReasoner-CodeSub-15K",
+    pin_at_first_read=True,
     data_files="train_code_rllm_clean.json",
     columns=("prompt", "reward_model"),
     optional_columns=("hash",),

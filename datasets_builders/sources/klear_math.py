@@ -29,6 +29,7 @@ TRAINING = Source(
     task="math",
     licence="apache-2.0",
     path="Kwai-Klear/KlearReasoner-MathSub-30K",
+    pin_at_first_read=True,
     columns=("prompt", "reward_model"),
     optional_columns=("__index_level_0__",),
     size=30_000,

@@ -33,6 +33,7 @@ TRAINING = Source(
     task="judge",
     licence="apache-2.0",
     path="virtuoussy/Multi-subject-RLVR",
+    pin_at_first_read=True,
     columns=("query", "label"),
     optional_columns=("subject",),
     note="Answers are free text: they need a judge, or exact_match_reward where that is strict enough.",

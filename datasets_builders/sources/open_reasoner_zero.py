@@ -37,6 +37,7 @@ TRAINING = Source(
     task="mixed",
     licence="mit",
     path="Open-Reasoner-Zero/orz_math_57k_collection",
+    pin_at_first_read=True,
     columns=("0", "1"),
     size=57_000,
     note=(

@@ -73,6 +73,7 @@ TRAINING = Source(
     task="mixed",
     licence="apache-2.0",
     path="PrimeIntellect/SYNTHETIC-2-RL",
+    pin_at_first_read=True,
     columns=("problem_id", "prompt", "verification_info"),
     optional_columns=("*_avg_reward",),
     size=155_638,

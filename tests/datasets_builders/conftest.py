@@ -16,6 +16,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     """The cache folder: no test finds what another one computed."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(folder))  # the commits of first reads are kept there
     return folder
 
 

@@ -216,7 +216,7 @@ def test_note_of_noncommercial_parts_follows_the_rule_of_the_check():
 
 def test_source_that_is_not_pinned_is_named():
     facts = {"name": "mine", "task": "math", "path": "me/mine", "licence": "mit", "revision_resolved": "a" * 40}
-    note = "Not pinned: `mine`. The newest commit was read"
+    note = "Not pinned by the package: `mine`. The table and `report.json` name the commit"
     assert note in dataset_card(facts, num_rows=1)
     assert note not in dataset_card(facts | {"revision": "main"}, num_rows=1)
     assert note not in dataset_card(facts | {"local_files": ["a.jsonl"]}, num_rows=1)

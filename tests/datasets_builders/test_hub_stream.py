@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-COMMIT, GONE = "a" * 40, "b" * 40
+COMMIT, GONE, LATER = "a" * 40, "b" * 40, "c" * 40
 READ = """
 import json, sys
 from dataclasses import replace
@@ -26,8 +26,9 @@ from datasets_builders import build_with_report
 from datasets_builders.registry import BUILDERS
 
 source = replace(BUILDERS["gsm8k"], path="me/maths", config=None, splits={}, revision=sys.argv[1] or None)
+source = replace(source, pin_at_first_read=sys.argv[2] == "pin")
 try:
-    built = build_with_report(source, streaming=True, instruction="none")
+    built = build_with_report(source, streaming=True, instruction="none", revision=sys.argv[3] or None)
     rows = [(row["prompt"][0]["content"], row["solution"]) for row in built.dataset]
     print(json.dumps({"rows": rows, "commit": built.report.revision_resolved}))
 except ValueError as error:
@@ -42,8 +43,9 @@ class _Hub(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = unquote(urlparse(self.path).path)
+        commit = self.server.commit if COMMIT not in path else COMMIT
         file = re.fullmatch(r"/datasets/me/maths/resolve/\w+/(.*)", path)
-        folder = re.fullmatch(rf"/api/datasets/me/maths/tree/{COMMIT}/?(.*)", path)
+        folder = re.fullmatch(rf"/api/datasets/me/maths/tree/{commit}/?(.*)", path)
         if GONE in path:
             self._json({"error": "Invalid rev id"}, "RevisionNotFound")
         elif file and (self.server.folder / file[1]).is_file():
@@ -51,7 +53,7 @@ class _Hub(BaseHTTPRequestHandler):
         elif folder and (self.server.folder / folder[1]).is_dir():
             self._json([self._entry(one) for one in sorted((self.server.folder / folder[1]).iterdir())])
         elif path.startswith("/api/datasets/me/maths") and folder is None:
-            self._json({"_id": "1", "id": "me/maths", "sha": COMMIT, "private": False, "tags": [], "siblings": []})
+            self._json({"_id": "1", "id": "me/maths", "sha": commit, "private": False, "tags": [], "siblings": []})
         else:
             self._json({"error": "Entry not found"}, "EntryNotFound")
 
@@ -94,7 +96,7 @@ class _Hub(BaseHTTPRequestHandler):
 def hub(tmp_path: Path) -> Iterator[Any]:
     """A Hub with one data set, of the files in its `folder`."""
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
-    server.folder, server.asked = tmp_path / "repo", []
+    server.folder, server.asked, server.commit = tmp_path / "repo", [], COMMIT
     (server.folder / "data").mkdir(parents=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -104,7 +106,7 @@ def hub(tmp_path: Path) -> Iterator[Any]:
     server.server_close()
 
 
-def read(hub: Any, home: Path, revision: str = "") -> dict[str, Any]:
+def read(hub: Any, home: Path, pinned: str = "", first_read: str = "", revision: str = "") -> dict[str, Any]:
     """What a process of its own, which reads the address of the Hub when it starts, gets of the data set."""
     changed = {
         "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}",
@@ -116,7 +118,7 @@ def read(hub: Any, home: Path, revision: str = "") -> dict[str, Any]:
         "no_proxy": "127.0.0.1",
     }
     result = subprocess.run(
-        [sys.executable, "-c", READ, revision],
+        [sys.executable, "-c", READ, pinned, first_read, revision],
         env={**os.environ, **changed},
         capture_output=True,
         text=True,
@@ -149,3 +151,22 @@ def test_pinned_commit_that_the_hub_does_not_have_is_named_with_the_newest(hub, 
     assert error.startswith(f"me/maths at its pinned revision {GONE} cannot be read (Revision '{GONE}' doesn't exist")
     assert 'revision="main" (--revision main) reads the newest rows' in error
     assert read(hub, tmp_path / "home")["rows"] == [["q", "$1$"]]
+
+
+def test_source_that_names_no_commit_stays_at_that_of_its_first_read(hub, tmp_path):
+    home = tmp_path / "home"
+    pq.write_table(pa.table({"question": ["q"], "answer": ["#### 1"]}), hub.folder / "data" / "train.parquet")
+    assert read(hub, home, first_read="pin")["commit"] == COMMIT
+    hub.commit = LATER
+    assert read(hub, home, first_read="pin")["commit"] == COMMIT
+    assert read(hub, home, first_read="pin", revision="main")["commit"] == LATER
+    assert read(hub, home, first_read="pin")["commit"] == COMMIT  # a revision that is asked for moves nothing
+    assert read(hub, home)["commit"] == LATER  # a source of a user's own follows its repository
+    assert read(hub, tmp_path / "elsewhere", first_read="pin")["commit"] == LATER
+    commits = home / "trl_ext" / "dataset_commits.json"
+    assert json.loads(commits.read_text()) == {"me/maths": COMMIT}
+    commits.write_text(json.dumps({"me/maths": GONE}))
+    error = read(hub, home, first_read="pin")["error"]
+    assert error.startswith(
+        f"me/maths at the first read here (see {commits}), revision {GONE} cannot be read (Revision"
+    )

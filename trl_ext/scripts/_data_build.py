@@ -129,15 +129,17 @@ def _hub_revision(args: Any, source: Any) -> str | None:
 
 
 def newest_commit(source: Any, revision: str | None = None) -> str | None:
-    """The commit that the Hub has now of what a source is read from; `None` where that cannot be told."""
+    """The commit that a build would read now; `None` where the Hub cannot tell it."""
     from huggingface_hub import HfApi
 
+    from datasets_builders.first_read import first_commit
     from datasets_builders.pushing import hub_errors
 
     if source.path is None:
         return None
+    revision = revision or source.revision or (first_commit(source.path) if source.pin_at_first_read else None)
     try:
-        found = HfApi().dataset_info(source.path, revision=revision or source.revision).sha
+        found = HfApi().dataset_info(source.path, revision=revision).sha
     except hub_errors():
         return None  # offline: what is there is what there is
     return None if found is None else str(found)

@@ -48,7 +48,7 @@ def _facts(source: Any) -> dict[str, Any]:
 def _source_table(facts: list[dict[str, Any]]) -> str:
     """A line of facts for each source, and under it where it is and what to know."""
     head = ("name", "task", "rows", "licence", "commit")
-    words = {None: "-", True: "pinned", False: "newest"}
+    words = {None: "-", True: "pinned", False: "first read"}
     rows = [(fact["name"], fact["task"], _size(fact["size"]), fact["licence"], words[fact["pinned"]]) for fact in facts]
     first, *others = table(head, rows, numbers=(2,)).split("\n")
     lines = [first]

@@ -588,7 +588,9 @@ def test_list_says_which_sources_are_pinned(here, capsys, monkeypatch):
     facts = {fact["name"]: fact["pinned"] for group in groups.values() for fact in group}
     assert (facts["gsm8k"], facts["arc_easy"], facts["arithmetic"]) == (True, False, None)
     assert _data("list", "--task", "choice") == 0
-    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines() if "arc_easy" in line] == ["newest"]
+    assert [line.split()[-2:] for line in capsys.readouterr().out.splitlines() if "arc_easy" in line] == [
+        ["first", "read"]
+    ]
 
 
 def test_mixture_of_a_changed_file_is_refused(here, capsys):
