@@ -13,6 +13,7 @@ from accelerate.utils import is_peft_model
 from torch import nn
 from transformers import PreTrainedModel
 
+from trl_ext._text import did_you_mean
 from trl_ext.errors import UserError
 from trl_ext.smol import resolve_model
 from trl_ext.versions import require_tested_trl
@@ -40,6 +41,19 @@ _SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")
 _LOGIT_SCALING = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 
 ConfigT = TypeVar("ConfigT")
+
+
+def check_choices(args: Any, choices: Mapping[str, Sequence[str]]) -> None:
+    """Each setting that is named is one of its allowed words.
+
+    Raises:
+        UserError: For another value; it names the nearest word.
+    """
+    for name, allowed in choices.items():
+        value = getattr(args, name)
+        if value not in allowed:
+            hint = did_you_mean(str(value), allowed)
+            raise UserError(f"{name}={value!r} is unknown; choose one of {', '.join(allowed)}{hint or '.'}")
 
 
 class SingleGeneration(int):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from trl import GRPOConfig
 
-from trl_ext._text import did_you_mean
 from trl_ext._trainer import (
     KL_DIRECTIONS,
     KL_ESTIMATORS,
     LOSS_TYPES,
     RATIO_LEVELS,
+    check_choices,
     choose_precision,
     single_generation_allowed,
 )
@@ -175,11 +175,7 @@ class GRPOVariantConfig(GRPOConfig):
             "loss_type": LOSS_TYPES,
             "importance_sampling_level": RATIO_LEVELS,
         }
-        for name, allowed in choices.items():
-            value = getattr(self, name)
-            if value not in allowed:
-                hint = did_you_mean(str(value), allowed)
-                raise UserError(f"{name}={value!r} is unknown; choose one of {', '.join(allowed)}{hint}.")
+        check_choices(self, choices)
 
     def _check_kl(self) -> None:
         if self.beta == 0.0:

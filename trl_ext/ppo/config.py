@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 from dataclasses import dataclass, field, fields
@@ -10,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from trl import GRPOConfig
 
-from trl_ext._trainer import KL_DIRECTIONS, KL_ESTIMATORS, choose_precision, single_generation_allowed
+from trl_ext._trainer import (
+    KL_DIRECTIONS,
+    KL_ESTIMATORS,
+    LOSS_TYPES,
+    RATIO_LEVELS,
+    check_choices,
+    choose_precision,
+    single_generation_allowed,
+)
 from trl_ext.errors import UserError
 
 CRITICS = ("adapter", "shared", "model")
@@ -198,19 +205,17 @@ class PPOConfig(GRPOConfig):
         self.steps_per_generation = steps
 
     def _check_choices(self) -> None:
-        for name, allowed in (
-            ("critic", CRITICS),
-            ("critic_target", CRITIC_TARGETS),
-            ("critic_loss", VALUE_LOSSES),
-            ("kl_estimator", KL_ESTIMATORS),
-            ("kl_placement", KL_PLACEMENTS),
-            ("kl_direction", KL_DIRECTIONS),
-        ):
-            value = getattr(self, name)
-            if value not in allowed:
-                close = difflib.get_close_matches(str(value), allowed, n=1)
-                hint = f" Did you mean '{close[0]}'?" if close else ""
-                raise UserError(f"{name}={value!r} is unknown; choose one of {', '.join(allowed)}.{hint}")
+        choices = {
+            "critic": CRITICS,
+            "critic_target": CRITIC_TARGETS,
+            "critic_loss": VALUE_LOSSES,
+            "kl_estimator": KL_ESTIMATORS,
+            "kl_placement": KL_PLACEMENTS,
+            "kl_direction": KL_DIRECTIONS,
+            "loss_type": LOSS_TYPES,
+            "importance_sampling_level": RATIO_LEVELS,
+        }
+        check_choices(self, choices)
 
     def _check_counts(self) -> None:
         for name in _COUNTS:

@@ -92,7 +92,12 @@ def test_num_mini_batches_sets_the_steps_of_a_generation(make):
         ),
         ({"critic_loss": "mae"}, "critic_loss='mae' is unknown"),
         ({"kl_estimator": "k4"}, "kl_estimator='k4' is unknown; choose one of k1, k2, k3, abs, full"),
-        ({"kl_placement": "rewards"}, "kl_placement='rewards' is unknown.*Did you mean 'reward'"),
+        ({"kl_placement": "rewards"}, "kl_placement='rewards' is unknown.*did you mean 'reward'"),
+        ({"loss_type": "dapu"}, "loss_type='dapu' is unknown; choose one of grpo, dr_grpo, dapo.*mean 'dapo'"),
+        (
+            {"importance_sampling_level": "word"},
+            "importance_sampling_level='word' is unknown; choose one of token, seq",
+        ),
         ({"kl_direction": "backward"}, "kl_direction='backward' is unknown"),
         ({"gamma": 1.01}, r"gamma=1.01 must lie in \[0, 1\]"),
         ({"lam": -0.1}, r"lam=-0.1 must lie in \[0, 1\]"),
