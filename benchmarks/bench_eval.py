@@ -74,8 +74,8 @@ def problems(args: argparse.Namespace) -> tuple[list[dict[str, str]], list[list[
 def graded(args: argparse.Namespace) -> dict[str, float]:
     """Seconds of the parts of one grading, and the share of scores that are as made."""
     from trl_ext.evaluation._figures import figures
-    from trl_ext.evaluation.generation import Completion
     from trl_ext.evaluation.grading import grade
+    from trl_ext.evaluation.requests import Completion
     from trl_ext.evaluation.votes import group_answers, vote_score
 
     rows, completions, expected = problems(args)
@@ -112,7 +112,7 @@ def generation(args: argparse.Namespace) -> dict[str, Any]:
 
     from trl_ext.evaluation._generate_transformers import TransformersGenerator
     from trl_ext.evaluation._prompt_ids import prompt_ids
-    from trl_ext.evaluation.generation import Request, SamplingParams, sample_seed
+    from trl_ext.evaluation.requests import Request, SamplingParams, sample_seed
 
     ours = TransformersGenerator.from_pretrained("smol", dtype=args.dtype)
     ours.stop_ids = []  # every completion has the same length

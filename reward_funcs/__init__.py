@@ -11,7 +11,8 @@ from typing import Any
 
 # public names by the module that defines them
 _EXPORTS = {
-    "base": ("AsyncReward", "Batch", "Grade", "Reward"),
+    "asynchronous": ("AsyncReward",),
+    "base": ("Batch", "Grade", "Reward"),
     "check": ("GoldFailure", "GoldReport", "check_golds"),
     "choice": ("ChoiceReward", "choice_reward"),
     "code": ("CodeCompilesReward", "CodeReward", "code_compiles_reward", "code_reward"),

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from reward_funcs._sandbox_jobs import Job
 from reward_funcs._sandbox_names import Uses, parsed, uses_of
 from reward_funcs._sandbox_wire import WireError, decoded, encoded
 from reward_funcs.base import plain
-from reward_funcs.sandbox import Job
 
 KINDS = ("functional", "stdio", "asserts", "pytest")
 BAD_VERDICTS = ("bad_test", "unsupported_test")  # the fault of the tests and not of the program

@@ -12,8 +12,8 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
+from reward_funcs._sandbox_jobs import Job, Outcome
 from reward_funcs._settings import check_setting
-from reward_funcs.sandbox import Job, Outcome
 
 MAX_REPLY = 64 << 20  # bytes
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})

@@ -11,7 +11,8 @@ from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
 
 from reward_funcs._parts import Part, check_number, check_part, function_rewards, part_name, unwrapped
-from reward_funcs.base import AsyncReward, Batch, Grade, Reward, boxed
+from reward_funcs.asynchronous import AsyncReward
+from reward_funcs.base import Batch, Grade, Reward, boxed
 from reward_funcs.compose import GATE_CLOSED, Composition
 from reward_funcs.extract import answer_tag
 from reward_funcs.length import CosineLengthReward, LengthPenaltyReward

@@ -17,17 +17,10 @@ if TYPE_CHECKING:
     from trl_ext.evaluation.estimators import best_of_k as best_of_k
     from trl_ext.evaluation.estimators import mean_at_k as mean_at_k
     from trl_ext.evaluation.estimators import pass_at_k as pass_at_k
-    from trl_ext.evaluation.generation import Completion as Completion
-    from trl_ext.evaluation.generation import Generator as Generator
-    from trl_ext.evaluation.generation import Request as Request
-    from trl_ext.evaluation.generation import SamplingParams as SamplingParams
     from trl_ext.evaluation.generation import ServerGenerator as ServerGenerator
     from trl_ext.evaluation.generation import TransformersGenerator as TransformersGenerator
     from trl_ext.evaluation.generation import VLLMGenerator as VLLMGenerator
     from trl_ext.evaluation.generation import open_generator as open_generator
-    from trl_ext.evaluation.generation import plan_batches as plan_batches
-    from trl_ext.evaluation.generation import problem_key as problem_key
-    from trl_ext.evaluation.generation import sample_seed as sample_seed
     from trl_ext.evaluation.grading import Graded as Graded
     from trl_ext.evaluation.grading import grade as grade
     from trl_ext.evaluation.grading import reward_for as reward_for
@@ -35,6 +28,13 @@ if TYPE_CHECKING:
     from trl_ext.evaluation.plots import plot_runs as plot_runs
     from trl_ext.evaluation.plots import plot_training as plot_training
     from trl_ext.evaluation.report import Report as Report
+    from trl_ext.evaluation.requests import Completion as Completion
+    from trl_ext.evaluation.requests import Generator as Generator
+    from trl_ext.evaluation.requests import Request as Request
+    from trl_ext.evaluation.requests import SamplingParams as SamplingParams
+    from trl_ext.evaluation.requests import plan_batches as plan_batches
+    from trl_ext.evaluation.requests import problem_key as problem_key
+    from trl_ext.evaluation.requests import sample_seed as sample_seed
     from trl_ext.evaluation.runner import evaluate_model as evaluate_model
     from trl_ext.evaluation.statistics import Interval as Interval
     from trl_ext.evaluation.statistics import McNemar as McNemar
@@ -55,15 +55,12 @@ __getattr__, __dir__ = lazy_attributes(
         "statistics": ("Interval", "McNemar", "Paired", "bootstrap_interval", "mcnemar", "paired_bootstrap"),
         "calibration": ("Bin", "Calibration"),
         "modules": ("module_path",),
-        "generation": (
+        "generation": ("ServerGenerator", "TransformersGenerator", "VLLMGenerator", "open_generator"),
+        "requests": (
             "Completion",
             "Generator",
             "Request",
             "SamplingParams",
-            "ServerGenerator",
-            "TransformersGenerator",
-            "VLLMGenerator",
-            "open_generator",
             "plan_batches",
             "problem_key",
             "sample_seed",

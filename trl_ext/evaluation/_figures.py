@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trl_ext.evaluation.estimators import mean_at_k, pass_at_k
-from trl_ext.evaluation.generation import Completion
 from trl_ext.evaluation.grading import VOTING_TASKS, Graded, follows_format, task_of
+from trl_ext.evaluation.requests import Completion
 from trl_ext.evaluation.votes import group_answers, vote_score
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 from reward_funcs._judge_http import retry_after, run_in_thread
 from reward_funcs.extract import completion_text
 from trl_ext.errors import UserError
-from trl_ext.evaluation.generation import Completion, Request, SamplingParams
+from trl_ext.evaluation.requests import Completion, Request, SamplingParams
 
 API_KEY_VARIABLE = "OPENAI_API_KEY"
 RETRIED = (408, 409, 425, 429)  # and every 5xx

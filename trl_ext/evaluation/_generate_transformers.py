@@ -27,7 +27,7 @@ from transformers import (
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation._prompt_ids import check_room, prompt_ids, stop_ids
-from trl_ext.evaluation.generation import Completion, Request, SamplingParams
+from trl_ext.evaluation.requests import Completion, Request, SamplingParams
 
 
 class SeededSampling(LogitsProcessor):
@@ -87,7 +87,7 @@ class TransformersGenerator:
     Example:
 
     ```python
-    >>> from trl_ext.evaluation.generation import Request, SamplingParams
+    >>> from trl_ext.evaluation.requests import Request, SamplingParams
     >>> from trl_ext.testing import tiny_model, tiny_tokenizer
     >>> generator = TransformersGenerator(tiny_model(), tiny_tokenizer())
     >>> [completion] = generator.generate([Request("a", "2+2=", seed=1)], SamplingParams(max_new_tokens=4))

@@ -8,7 +8,7 @@ from typing import Any
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation._prompt_ids import check_room, prompt_ids, stop_ids
-from trl_ext.evaluation.generation import Completion, Request, SamplingParams
+from trl_ext.evaluation.requests import Completion, Request, SamplingParams
 
 INSTALL = 'pip install "trl[vllm]"'
 

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from trl_ext.errors import UserError
-from trl_ext.evaluation.generation import Prompt, Request
+from trl_ext.evaluation.requests import Prompt, Request
 
 
 def rendered(

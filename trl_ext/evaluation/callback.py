@@ -21,7 +21,8 @@ from trl_ext.errors import UserError
 from trl_ext.evaluation._figures import figures
 from trl_ext.evaluation._generate_transformers import TransformersGenerator
 from trl_ext.evaluation._prompt_ids import check_texts, rendered
-from trl_ext.evaluation.generation import (
+from trl_ext.evaluation.grading import VOTING_TASKS, Graded, grade, reward_for, task_of
+from trl_ext.evaluation.requests import (
     DEFAULT_BATCH_SIZE,
     Completion,
     Generator,
@@ -30,7 +31,6 @@ from trl_ext.evaluation.generation import (
     build_requests,
     plan_batches,
 )
-from trl_ext.evaluation.grading import VOTING_TASKS, Graded, grade, reward_for, task_of
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from reward_funcs.base import Batch, Reward
 from reward_funcs.extract import after_think, last_boxed
 from trl_ext._text import did_you_mean
 from trl_ext.errors import UserError
-from trl_ext.evaluation.generation import checked_prompt
+from trl_ext.evaluation.requests import checked_prompt
 
 RewardFunction = Callable[..., Any]
 

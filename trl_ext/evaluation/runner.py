@@ -18,16 +18,6 @@ from trl_ext.errors import UserError
 from trl_ext.evaluation._runner_progress import Progress
 from trl_ext.evaluation._runner_url import shown_url
 from trl_ext.evaluation._runner_world import World, current_world
-from trl_ext.evaluation.generation import (
-    DEFAULT_BATCH_SIZE,
-    Completion,
-    Generator,
-    Request,
-    SamplingParams,
-    build_requests,
-    plan_batches,
-    problem_keys,
-)
 from trl_ext.evaluation.grading import TRUNCATED_RULES, Graded, grade, reward_for, task_of
 from trl_ext.evaluation.records import (
     FolderLock,
@@ -39,6 +29,16 @@ from trl_ext.evaluation.records import (
     refuse_foreign,
 )
 from trl_ext.evaluation.report import Problem, Report, results_of
+from trl_ext.evaluation.requests import (
+    DEFAULT_BATCH_SIZE,
+    Completion,
+    Generator,
+    Request,
+    SamplingParams,
+    build_requests,
+    plan_batches,
+    problem_keys,
+)
 
 Row = Mapping[str, Any]
 

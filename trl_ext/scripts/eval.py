@@ -101,7 +101,7 @@ def _evaluate(args: Any, argv: list[str]) -> int:
 
 def _job(args: Any) -> dict[str, Any]:
     """Arguments of the evaluation, all checked, without the model."""
-    from trl_ext.evaluation.generation import SamplingParams
+    from trl_ext.evaluation.requests import SamplingParams
     from trl_ext.evaluation.runner import check_arguments, check_sampling
     from trl_ext.scripts._eval_model import check_model, default_folder
     from trl_ext.scripts._eval_rows import load_rows

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from trl_ext.evaluation.generation import Completion
+from trl_ext.evaluation.requests import Completion
 
 SUM = re.compile(r"What is (-?\d+) (plus|minus|times) (\d+)")
 

@@ -19,8 +19,8 @@ from trl_ext.evaluation import callback as callback_module
 from trl_ext.evaluation._figures import figures
 from trl_ext.evaluation._generate_transformers import TransformersGenerator
 from trl_ext.evaluation.callback import tidy
-from trl_ext.evaluation.generation import Completion
 from trl_ext.evaluation.grading import Graded
+from trl_ext.evaluation.requests import Completion
 from trl_ext.ppo import PPOConfig, PPOTrainer
 from trl_ext.testing import tiny_tokenizer
 

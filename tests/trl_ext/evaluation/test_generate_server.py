@@ -11,7 +11,7 @@ import pytest
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation._generate_server import ServerError, ServerGenerator
-from trl_ext.evaluation.generation import Request, SamplingParams
+from trl_ext.evaluation.requests import Request, SamplingParams
 
 PARAMS = SamplingParams(temperature=0.6, top_p=0.95, max_new_tokens=32)
 KEY = "secret-key-17"

@@ -10,7 +10,7 @@ from peft import LoraConfig, get_peft_model
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation._generate_transformers import SeededSampling, TransformersGenerator, evaluating
-from trl_ext.evaluation.generation import Request, SamplingParams, plan_batches, sample_seed
+from trl_ext.evaluation.requests import Request, SamplingParams, plan_batches, sample_seed
 from trl_ext.testing import tiny_model, tiny_tokenizer
 
 SAMPLED = SamplingParams(temperature=1.0, max_new_tokens=24)

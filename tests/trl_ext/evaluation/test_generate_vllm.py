@@ -9,7 +9,7 @@ import pytest
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation._generate_vllm import VLLMGenerator
-from trl_ext.evaluation.generation import Request, SamplingParams
+from trl_ext.evaluation.requests import Request, SamplingParams
 from trl_ext.testing import tiny_tokenizer
 
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from trl_ext.errors import UserError
-from trl_ext.evaluation.generation import (
+from trl_ext.evaluation.generation import open_generator
+from trl_ext.evaluation.requests import (
     Request,
     SamplingParams,
     build_requests,
-    open_generator,
     plan_batches,
     problem_key,
     problem_keys,

@@ -11,7 +11,7 @@ from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from trl_ext.errors import UserError
 from trl_ext.evaluation._generate_transformers import TransformersGenerator
 from trl_ext.evaluation._load_model import _tokenizer_of
-from trl_ext.evaluation.generation import Request, SamplingParams, sample_seed
+from trl_ext.evaluation.requests import Request, SamplingParams, sample_seed
 from trl_ext.testing import tiny_model, tiny_tokenizer
 
 SAMPLED = SamplingParams(temperature=1.0, max_new_tokens=24)

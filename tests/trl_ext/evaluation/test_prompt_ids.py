@@ -4,7 +4,7 @@ import pytest
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation._prompt_ids import prompt_ids, rendered
-from trl_ext.evaluation.generation import Request
+from trl_ext.evaluation.requests import Request
 from trl_ext.testing import tiny_tokenizer
 
 REFUSES_SYSTEM = (

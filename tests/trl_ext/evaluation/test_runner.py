@@ -12,7 +12,7 @@ import pytest
 
 from datasets_builders import build
 from trl_ext.errors import UserError
-from trl_ext.evaluation.generation import Completion, SamplingParams
+from trl_ext.evaluation.requests import Completion, SamplingParams
 from trl_ext.evaluation.runner import evaluate_model, fingerprint, planned
 
 HELPERS = Path(__file__).with_name("evaluation_helpers.py")
@@ -27,7 +27,7 @@ spec = importlib.util.spec_from_file_location("helpers", helpers)
 helpers = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(helpers)
 from trl_ext.evaluation import records
-from trl_ext.evaluation.generation import SamplingParams
+from trl_ext.evaluation.requests import SamplingParams
 from trl_ext.evaluation.runner import evaluate_model
 
 rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))

@@ -386,7 +386,8 @@ class Memory:
 @pytest.mark.model
 def test_demo_model_on_300_problems_killed_and_resumed_on_two_processes_and_in_the_callback(smol_path, sums, here):
     from trl_ext.evaluation.callback import EvaluationCallback
-    from trl_ext.evaluation.generation import SamplingParams, open_generator
+    from trl_ext.evaluation.generation import open_generator
+    from trl_ext.evaluation.requests import SamplingParams
     from trl_ext.evaluation.runner import evaluate_model
 
     settings = ["--model", str(smol_path), "--dataset", "sums.jsonl", "--max_new_tokens", "8", "--temperature", "0.5"]

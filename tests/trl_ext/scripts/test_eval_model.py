@@ -176,6 +176,6 @@ def test_secrets_of_addresses_are_not_in_the_command_that_is_written(base, monke
 
 
 def _answer(requests, params):
-    from trl_ext.evaluation.generation import Completion
+    from trl_ext.evaluation.requests import Completion
 
     return [Completion("\\boxed{7}", 3, False) for _ in requests]
