@@ -58,6 +58,7 @@ _NO_ARITHMETIC = re.compile(
     r"|/[ \t]+[0-9.]+/[0-9]"
 )
 MAX_PART = 1000  # characters of one side
+_CENTS = re.compile(r"\s*(?:cents?|pennies|pence|¢)(?![a-z])", re.IGNORECASE)
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.([0-9]+))?( ?\\?%)?")
 
 
@@ -96,6 +97,8 @@ def _chain(text: str, start: int, run: str, rounding: bool) -> list[Equation]:
     parts: list[str | None] = [*pieces[::2]]
     parts[0] = _first(pieces[0], text, start)
     parts[-1] = _last(pieces[-1], text, start + len(run))
+    if "$" in run and _CENTS.match(text, start + len(run.rstrip())):
+        parts[-1] = None  # $1/2 = 50 cents: a hundredth of the other side's unit
     found = []
     for left, relation, right in zip(parts, pieces[1::2], parts[1:], strict=False):
         left, right = _tidy(left), _tidy(right)

@@ -307,6 +307,8 @@ def test_equations_wrong_ones_are_wrong(text):
         "7/2 = 3 with remainder 1",
         "7/2 = 3 (remainder 1)",
         "7/2 = 3, remainder 1",
+        "$1/2 = 50 cents",
+        "that is \\$1/4 = 25¢",
         "7/2 = 3 rem 1",
         "7/2 = 3 r1",
         "7/2 = 3 and 1/2",
