@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ METRICS_FILE = "metrics.jsonl"
 class MetricsWriter(TrainerCallback):
     """Append every log to `<output_dir>/metrics.jsonl`, one JSON object a line, flushed at once.
 
-    Our trainers add "group_std": the standard deviation of the rewards of each prompt's completions, a list.
+    Our trainers add "group_std": the standard deviation of the rewards of each prompt's completions, a list. A figure
+    that is not finite is null.
 
     A resumed run drops the lines beyond the step it resumes from, so that no step is there twice. A new run in the
     same folder starts the file again and keeps the old one as `metrics.jsonl.old`.
@@ -37,7 +40,7 @@ class MetricsWriter(TrainerCallback):
         rows = [row for row in read_metrics(self.path) if "train_runtime" not in row]  # an earlier end was not the end
         kept = [row for row in rows if _is_up_to(row.get("step", 0), state.global_step)]
         partial = self.path.with_suffix(".jsonl.partial")
-        partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        partial.write_text("".join(map(json_line, kept)), encoding="utf-8")
         os.replace(partial, self.path)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -48,7 +51,32 @@ class MetricsWriter(TrainerCallback):
         if group_std := getattr(state, "group_std", None):  # a list, which loggers of numbers must not see
             row["group_std"] = [float(f"{value:.4g}") for value in group_std]
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, default=float) + "\n")
+            file.write(json_line(row))
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """A line of a metrics file. What is not finite becomes null, as JSON has no NaN.
+
+    Example:
+
+    ```python
+    >>> json_line({"step": 1, "loss": float("nan")})
+    '{"step": 1, "loss": null}\\n'
+
+    ```
+    """
+    return json.dumps({name: _jsonable(value) for name, value in row.items()}, allow_nan=False) + "\n"
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(name): _jsonable(one) for name, one in value.items()}
+    if isinstance(value, (str, int, type(None))):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else None
 
 
 def _is_up_to(step: Any, last: int) -> bool:

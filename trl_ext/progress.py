@@ -148,7 +148,7 @@ class RichTable(TrainerCallback):
             return
         figures = {key: _as_float(value) for key, value in logs.items() if isinstance(value, (int, float))}
         if not _is_training(figures):
-            self._screen.write(_in_words(state.global_step, figures))
+            self._screen.write(_in_words(state.global_step, figures), wrap=True)
             return
         figures |= self._clock.figures(state.global_step, state.max_steps, figures.get("num_tokens"))
         columns = _columns_of(figures, self._columns)
@@ -278,7 +278,8 @@ class _Screen:
         """Characters of a line, as the window is now."""
         return 0
 
-    def write(self, text: str, style: str = "") -> None:
+    def write(self, text: str, style: str = "", *, wrap: bool = False) -> None:
+        """A row, of which a terminal cuts what is beyond its width, or with `wrap` a text that goes on below."""
         print(text, file=self.file, flush=True)
 
     def advance(self, step: int, left: float | None) -> None:
@@ -309,8 +310,9 @@ class _Terminal(_Screen):
     def width(self) -> int:
         return self.console.width
 
-    def write(self, text: str, style: str = "") -> None:
-        self.console.print(text, style=style or None, markup=False, highlight=False, no_wrap=True, overflow="ellipsis")
+    def write(self, text: str, style: str = "", *, wrap: bool = False) -> None:
+        fit: dict[str, Any] = {} if wrap else {"no_wrap": True, "overflow": "ellipsis"}
+        self.console.print(text, style=style or None, markup=False, highlight=False, **fit)
 
     def advance(self, step: int, left: float | None) -> None:
         self.progress.update(self.task, completed=step, left="?" if left is None else _seconds(left))

@@ -3,7 +3,9 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from trl_ext.callbacks import METRICS_FILE, MetricsWriter, read_metrics
 
@@ -85,3 +87,13 @@ def test_lines_of_others_outlive_a_resume(tmp_path):
     path.write_text('{"step": null, "note": 1}\n{"step": "two"}\n{"step": 3}\n{"step": 2}\n')
     MetricsWriter(tmp_path).on_train_begin(None, _state(2), None)
     assert _steps(path) == [None, "two", 2]
+
+
+def test_figures_that_are_not_finite_are_null_as_json_has_none(tmp_path):
+    writer = MetricsWriter(tmp_path)
+    _log(writer, 1, loss=float("nan"), kl=torch.tensor(float("inf")), parts=[1.5, float("-inf")], count=np.int64(3))
+    (line,) = (tmp_path / METRICS_FILE).read_text().splitlines()
+    row = json.loads(line, parse_constant=pytest.fail)
+    assert [row[name] for name in ("loss", "kl", "parts", "count")] == [None, None, [1.5, None], 3.0]
+    writer.on_train_begin(None, _state(1), None)
+    assert (tmp_path / METRICS_FILE).read_text().splitlines() == [line]

@@ -135,6 +135,19 @@ def test_an_evaluation_stands_in_a_line_of_its_own(clock):
     assert file.getvalue().splitlines()[1] == "evaluation at step 2: pass@1 0.625  loss 1.000"
 
 
+def test_an_evaluation_goes_on_in_the_next_line_of_a_narrow_terminal(clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    file = Terminal()
+    figures = {
+        f"eval/{name}": 0.5 for name in ("pass@1", "pass@8", "cons@8", "response_length", "truncated", "seconds")
+    }
+    _run(RichTable("PPO", file), clock, [PPO_LOG, figures])
+    lines = _lines(file.getvalue())
+    shown = " ".join(lines[2:])
+    assert all(len(line) <= 60 for line in lines) and "…" not in shown
+    assert all(f"{name.removeprefix('eval/')} 0.500" in shown for name in figures)
+
+
 def test_a_figure_that_is_not_finite_is_shown_and_marked(clock, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     file = Terminal()

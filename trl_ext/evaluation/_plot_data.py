@@ -121,15 +121,21 @@ def metrics_file(path: Path) -> Path:
         return path
     if not path.is_dir():
         raise UserError(f"there is no run {path}; give the output folder of a training run, or its {METRICS_FILE}")
-    checkpoints = [one for one in path.glob("checkpoint-*") if one.name.removeprefix("checkpoint-").isdecimal()]
-    newest = sorted(checkpoints, key=lambda one: -int(one.name.removeprefix("checkpoint-")))
-    for folder, name in ((path, METRICS_FILE), (path, STATE_FILE), *((one, STATE_FILE) for one in newest)):
-        if (folder / name).is_file():
-            return folder / name
+    if (path / METRICS_FILE).is_file():
+        return path / METRICS_FILE
+    if (state := _newest_state(path)) is not None:
+        return state
     raise UserError(
         f"{path} holds neither {METRICS_FILE} nor {STATE_FILE}; give the output folder of a training run "
         "(`trl_ext.callbacks.MetricsWriter` writes the first, every checkpoint holds the second)"
     )
+
+
+def _newest_state(folder: Path) -> Path | None:
+    """The `trainer_state.json` of a run: its own, else that of its last checkpoint."""
+    checkpoints = [one for one in folder.glob("checkpoint-*") if one.name.removeprefix("checkpoint-").isdecimal()]
+    newest = sorted(checkpoints, key=lambda one: -int(one.name.removeprefix("checkpoint-")))
+    return next((one / STATE_FILE for one in (folder, *newest) if (one / STATE_FILE).is_file()), None)
 
 
 def run_names(files: Sequence[Path]) -> list[str]:
@@ -167,13 +173,19 @@ def read_run(file: Path, name: str) -> Run:
 
     Lines that are no JSON object (the last one of a run that was killed), lines without a step and figures that are
     not finite are left out and counted. Of two lines with the same step the later one counts. A figure that is null or
-    not finite is a gap.
+    not finite is a gap. Where `metrics.jsonl` holds nothing that a trainer logged, the newest `trainer_state.json`
+    beside it is read, too.
 
     Raises:
         UserError: If it holds no figures.
     """
     table = _Table()
-    for row in _rows(file):
+    rows = list(_rows(file))
+    if file.name == METRICS_FILE and not any(isinstance(row, dict) and "epoch" in row for row in rows):
+        # An evaluation callback has written it, beside a trainer whose own figures are in its checkpoints.
+        state = _newest_state(file.parent)
+        rows = [*(_rows(state) if state is not None else ()), *rows]
+    for row in rows:
         table.add(row)
     run = Run(name, file, table.curves(), table.group_stds(), +table.skipped)
     if not run.curves:

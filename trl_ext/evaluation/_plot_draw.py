@@ -42,6 +42,8 @@ _MOST_TICKS = 13
 _SHADES = 32  # with more than 50, matplotlib puts an image into an SVG
 _STACK_COLUMNS = 200
 _CHARACTERS = 66  # of a legend that fit below one pair of axes
+_LABEL_CHARACTERS = 34  # of the name of a run beside its bar
+_LABEL_LINES = 14  # that fit beside the bars of one picture
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ def drawn(cells: Sequence[Cell], lines: Sequence[Line], look: Look, columns: int
         width, height = 7.4, 4.2
     columns = min(columns, len(cells))
     rows = -(-len(cells) // columns)
+    if any(cell.kind == "time_bars" for cell in cells):
+        height += 0.17 * max(0, sum(len(_bar_label(line)) for line in lines) - _LABEL_LINES)
     figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # type: ignore[union-attr,call-arg]
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -140,6 +144,12 @@ def _draw_curves(axis: Any, cell: Cell, lines: Sequence[Line], look: Look) -> No
     for index, label, curve in there:
         _draw_curve(axis, curve, index, label, look, len(there), bounds)
     _set_scale(axis, scale, linear_below)
+    if scale == "linear" and np.nanmax(values) == np.nanmin(values):  # or the axis shows five digits of noise
+        level = float(np.nanmax(values))
+        low, high = sorted((0.0, 2 * level)) if level else (-1.0, 1.0)
+        least, most = cell.panel.bounds or (low, high)
+        edge = 0.02 * (most - least)
+        axis.set_ylim(max(low, least) - edge, min(high, most) + edge)
     if cell.panel.bounds is not None:
         _keep_within(axis, *cell.panel.bounds)
     axis.set_ylabel(cell.panel.unit)
@@ -236,12 +246,13 @@ def _keep_within(axis: Any, low: float, high: float) -> None:
 
 
 def _step_axis(axis: Any, look: Look) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
     first, last = look.steps
     pad = 0.02 * (last - first) or 0.5
     axis.set_xlim(first - pad, last + pad)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, steps=[1, 2, 2.5, 5, 10]))
+    single = FixedLocator([first]) if first == last else None
+    axis.xaxis.set_major_locator(single or MaxNLocator(integer=True, nbins=6, steps=[1, 2, 2.5, 5, 10]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda step, _: _short_step(step)))
     axis.set_xlabel("optimizer step")
     axis.grid(True)
@@ -288,37 +299,45 @@ def _draw_group_std(axis: Any, cell: Cell, lines: Sequence[Line], look: Look) ->
 
 def _draw_time_stack(axis: Any, cell: Cell, lines: Sequence[Line], look: Look) -> None:
     """Seconds of a step over the steps, the parts on top of each other; means of stretches where there are many."""
-    steps, values = _stacked([curve for part in cell.curves if (curve := lines[0].curve(*part.metrics)) is not None])
+    found = [curve for part in cell.curves if (curve := lines[0].curve(*part.metrics)) is not None]
+    steps, widths, values = _stacked(found)
     # bars, not areas: a batch that serves several steps is generated in one of them, and an area would slant
-    width = 0.86 * float(np.median(np.diff(steps))) if len(steps) > 1 else 0.8
-    width = width / 0.86 if len(steps) > _MARKED_POINTS else width
     bottom = np.zeros(len(steps))
     for index, (row, part) in enumerate(zip(values, cell.curves, strict=True)):
-        axis.bar(steps, row, width, bottom=bottom, color=PALETTE[index], label=part.label, linewidth=0)
+        axis.bar(steps, row, widths, bottom=bottom, color=PALETTE[index], label=part.label, linewidth=0)
         bottom = bottom + row
     axis.set_ylabel(cell.panel.unit)
     _step_axis(axis, look)
-    _, top = look.steps
-    axis.set_xlim(min(look.steps[0], steps[0] - width), max(top, steps[-1] + width))
+    first, last = look.steps
+    axis.set_xlim(min(first, steps[0] - widths[0]), max(last, steps[-1] + widths[-1]))
     _legend_below(axis, axis.containers, [part.label for part in cell.curves])
 
 
-def _stacked(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (n,) at which any of the curves has a figure, and the figures (curves, n) with 0 in the gaps.
+def _stacked(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Middles and widths of bars (n,), and their heights (curves, n) with 0 in the gaps.
 
-    Of many steps, means of stretches: over the steps at which a curve has a figure, as in the bars of several runs.
+    A bar for each step at which any of the curves has a figure. Of many steps, a bar for each stretch of them, as wide
+    as it is and as high as its mean: over the steps at which a curve has a figure, as in the bars of several runs.
     """
     steps = np.unique(np.concatenate([curve.steps[np.isfinite(curve.values)] for curve in curves]))
     values = np.full((len(curves), len(steps)), np.nan)
     for row, curve in zip(values, curves, strict=True):
         there = np.isfinite(curve.values)
         row[np.searchsorted(steps, curve.steps[there])] = curve.values[there]
+    stride = float(np.median(np.diff(steps))) if len(steps) > 1 else 0.93
     if len(steps) <= _STACK_COLUMNS:
-        return steps, np.nan_to_num(values)
-    bounds = np.linspace(0, len(steps), _STACK_COLUMNS + 1).astype(int)[:-1]
-    counts = np.add.reduceat(np.isfinite(values).astype(int), bounds, axis=1)
-    sums = np.add.reduceat(np.nan_to_num(values), bounds, axis=1)
-    return np.add.reduceat(steps, bounds) / np.diff(np.append(bounds, len(steps))), sums / np.maximum(counts, 1)
+        width = 0.86 * stride if len(steps) <= _MARKED_POINTS else stride
+        return steps, np.full(len(steps), width), np.nan_to_num(values)
+    bounds = np.linspace(0, len(steps), _STACK_COLUMNS + 1).astype(int)
+    counts = np.add.reduceat(np.isfinite(values).astype(int), bounds[:-1], axis=1)
+    sums = np.add.reduceat(np.nan_to_num(values), bounds[:-1], axis=1)
+    inner = (steps[bounds[1:-1] - 1] + steps[bounds[1:-1]]) / 2
+    edges = np.array([steps[0] - stride / 2, *inner, steps[-1] + stride / 2])
+    return (edges[:-1] + edges[1:]) / 2, np.diff(edges), sums / np.maximum(counts, 1)
+
+
+def _bar_label(line: Line) -> list[str]:
+    return textwrap.wrap(line.name, _LABEL_CHARACTERS) or [line.name]
 
 
 def _draw_time_bars(axis: Any, cell: Cell, lines: Sequence[Line], look: Look) -> None:
@@ -331,7 +350,7 @@ def _draw_time_bars(axis: Any, cell: Cell, lines: Sequence[Line], look: Look) ->
         left = left + means[:, index]
     for place, total in enumerate(left):
         axis.text(total, place, f" {total:.3g} s" if total else " not logged", va="center")
-    axis.set_yticks(range(len(lines)), ["\n".join(textwrap.wrap(line.name, 24)) for line in lines])
+    axis.set_yticks(range(len(lines)), ["\n".join(_bar_label(line)) for line in lines], fontsize=8)
     axis.invert_yaxis()
     axis.set_xlabel(cell.panel.unit)
     axis.set_xlim(0, 1.18 * (left.max() or 1.0))

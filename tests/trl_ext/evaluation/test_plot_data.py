@@ -231,3 +231,23 @@ def test_hundred_thousand_lines_are_read_whole(tmp_path):
     (run,) = read_runs([folder])
     assert all(len(run.curves[key].steps) == 100_000 for key in keys)
     assert run.curves[keys[3]].values[70_000] == 10_000.0
+
+
+def test_figures_of_a_stock_trainer_join_those_that_a_callback_wrote(tmp_path):
+    folder = written(tmp_path / "run", [{"step": 0, "eval/pass@1": 0.25}, {"step": 2, "eval/pass@1": 0.5}])
+    for step in (2, 10):
+        history = [{"step": i, "epoch": 0.1 * i, "reward": float(step)} for i in range(1, step + 1)]
+        (folder / f"checkpoint-{step}").mkdir()
+        (folder / f"checkpoint-{step}" / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+    (run,) = read_runs([folder])
+    assert points(run.curves["eval/pass@1"]) == [(0.0, 0.25), (2.0, 0.5)]
+    assert points(run.curves["reward"]) == [(float(i), 10.0) for i in range(1, 11)]  # of the last checkpoint
+
+
+def test_figures_of_a_checkpoint_do_not_join_those_that_the_trainer_wrote(tmp_path):
+    folder = written(tmp_path / "run", [{"step": 1, "epoch": 0.1, "reward": 0.5}])
+    (folder / "checkpoint-9").mkdir()  # of an earlier run in the same folder
+    rows = {"log_history": [{"step": 9, "epoch": 0.9, "reward": 9.0, "kl": 1.0}]}
+    (folder / "checkpoint-9" / "trainer_state.json").write_text(json.dumps(rows))
+    (run,) = read_runs([folder])
+    assert points(run.curves["reward"]) == [(1.0, 0.5)] and "kl" not in run.curves

@@ -1,6 +1,7 @@
 """What is drawn, read back from the axes: values, gaps, means over seeds, scales, panels left out, hostile names."""
 
 import importlib.util
+import itertools
 import json
 import math
 
@@ -270,9 +271,51 @@ def test_time_of_several_runs_is_a_bar_each(tmp_path):
     assert [text.get_text().strip() for text in axis.texts] == ["6.75 s", "13.5 s"]
 
 
+def test_bars_of_stretches_of_unequal_lengths_touch_each_other(tmp_path):
+    rows = [{"step": i, **TIMES} for i in range(1, 701)]  # 200 stretches of 3 or 4 steps
+    (axis,) = figure_of("step_time", [written(tmp_path / "run", rows)]).axes
+    bars = axis.containers[0]
+    edges = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars]
+    assert len(edges) == 200 and (edges[0][0], edges[-1][1]) == pytest.approx((0.5, 700.5))
+    assert [end for _, end in edges[:-1]] == pytest.approx([start for start, _ in edges[1:]])
+    assert {round(end - start) for start, end in edges} == {3, 4}
+
+
+@pytest.mark.parametrize("num_runs", [2, 8, 20])
+def test_long_names_beside_bars_do_not_overlap(tmp_path, num_runs):
+    names = [f"qwen3-0.6b-lora-r64-{'a-long-run' * 5}-seed{i}" for i in range(num_runs)]
+    runs = [written(tmp_path / name, [{"step": 1, **TIMES}]) for name in names]
+    figure = figure_of("step_time", runs)
+    (axis,) = figure.axes
+    boxes = [label.get_window_extent() for label in axis.get_yticklabels()]
+    assert len(boxes) == num_runs
+    boxes.sort(key=lambda box: box.y0)
+    assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(boxes))
+
+
 def test_stock_trainers_step_time_is_a_curve(tmp_path):
     (axis,) = figure_of("step_time", [written(tmp_path / "run", rows_of("step_time", [1.5, 2.5]))]).axes
     assert curves_of(axis) == {"step": [1.5, 2.5]}
+
+
+@pytest.mark.parametrize(
+    ("panel", "metric", "value", "limits"),
+    [
+        ("accuracy", "eval/pass@1", 0.05, (-0.02, 0.12)),
+        ("accuracy", "eval/pass@1", 1.0, (-0.02, 1.02)),
+        ("accuracy", "eval/pass@1", 0.0, (-0.02, 1.02)),
+        ("reward", "reward", -3.0, (-6.12, 0.12)),
+        ("reward", "reward", 0.0, (-1.04, 1.04)),
+    ],
+)
+def test_constant_curve_stands_in_its_scale_and_not_in_noise(tmp_path, panel, metric, value, limits):
+    (axis,) = figure_of(panel, [written(tmp_path / "run", rows_of(metric, [value] * 3))]).axes
+    assert axis.get_ylim() == pytest.approx(limits)
+
+
+def test_single_step_has_one_tick(tmp_path):
+    (axis,) = figure_of("reward", [written(tmp_path / "run", [{"step": 7, "reward": 0.5}])]).axes
+    assert axis.get_xticks().tolist() == [7]
 
 
 # --- files --------------------------------------------------------------------------------------------------------
