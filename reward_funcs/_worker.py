@@ -491,14 +491,15 @@ def judged(task: dict[str, Any], gold_is_read: Callable[[], None]) -> tuple[bool
     gold_text, answer_text = task["gold"], task["answer"]
     is_real = not should_treat_as_complex(gold_text) and not should_treat_as_complex(answer_text)
     gold, gold_normalised = _parsed_gold(gold_text, is_real)
-    gold_is_read()
+    if gold is not None:
+        gold_is_read()
     answer, answer_normalised = _parsed(answer_text, is_real)
     if gold is None and gold_normalised and gold_normalised == answer_normalised:
         return True, "equal"
+    if gold is None:  # before the answer is blamed: nothing can be compared with such a gold
+        return None, "unparsed_gold"
     if answer is None:
         return False, "unparsed_answer"
-    if gold is None:
-        return None, "unparsed_gold"
     decimal = any(_DECIMAL.search(text) for text in (gold_text, answer_text))
     tolerance = float(task["rel_tol"]) if decimal or _SCIENTIFIC.search(gold_text + " " + answer_text) else None
     if _incompatible(gold_text, answer_text):

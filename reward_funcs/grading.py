@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 from reward_funcs._applications import with_symbols
+from reward_funcs._gold_faults import gold_faults
 from reward_funcs.base import Batch, Grade, Reward, check_flag, check_name, check_setting
 from reward_funcs.expressions import Node
 from reward_funcs.extract import (
@@ -43,6 +44,8 @@ MIN_TIMEOUT = 0.01
 SHOWN = 200  # characters of an answer that TRL's table of completions gets
 
 
+# reasons of a 0.0 that say that the gold was read
+_GOLD_WAS_READ = frozenset(("wrong", "timeout", "memory", "recursion", "crash", "error"))
 _RELATION = re.compile(r"(?<![<>!])=|<=?|>=?|\\(?:le|ge|lt|gt|leq|geq)(?:slant)?(?![a-zA-Z])")
 
 
@@ -270,7 +273,22 @@ class AccuracyReward(_AnswerReward):
                 if pair not in verdicts:
                     verdicts[pair] = self.settle(*pair)
         self._ask_workers(verdicts)
-        return [self._graded(texts, answer, verdicts) for texts, answer in pairs]
+        grades = [self._graded(texts, answer, verdicts) for texts, answer in pairs]
+        return self._without_bad_golds([texts for texts, _ in pairs], grades)
+
+    def _without_bad_golds(self, golds: list[tuple[str, ...]], grades: list[Grade]) -> list[Grade]:
+        """The grades, `None` in the place of 0.0 where a gold was not looked at that cannot be read."""
+        blamed = [grade.reward == 0.0 and grade.reason not in _GOLD_WAS_READ for grade in grades]
+        asked = [text for texts, is_blamed in zip(golds, blamed, strict=True) if is_blamed for text in texts]
+        faults = gold_faults(asked, self._compared) if asked else {}
+        if not faults:
+            return grades
+        return [
+            grade._replace(reward=None, reason=found[0])
+            if is_blamed and (found := [faults[text] for text in texts if text in faults])
+            else grade
+            for grade, texts, is_blamed in zip(grades, golds, blamed, strict=True)
+        ]
 
     def _golds(self, gold: Any) -> tuple[str, ...]:
         texts = gold_texts(gold)
@@ -346,13 +364,17 @@ class AccuracyReward(_AnswerReward):
         undecided = [pair for pair, verdict in verdicts.items() if not verdict.reason]
         if not undecided:
             return
+        for pair, (equal, reason) in zip(undecided, self._compared(undecided), strict=True):
+            verdicts[pair] = Verdict(equal, {"equal": "correct", "different": "wrong"}.get(reason, reason))
+
+    def _compared(self, pairs: list[tuple[str, str]]) -> list[tuple[bool | None, str]]:
+        """What math-verify says of golds and answers, in workers that are started where none are there."""
         from reward_funcs.pool import Task, shared_pool
 
         pool = shared_pool(num_workers=self.num_workers, timeout=self.timeout)
-        asked = [with_symbols(gold, answer) for gold, answer in undecided]
+        asked = [with_symbols(gold, answer) for gold, answer in pairs]
         tasks = [Task(typeset(gold), typeset(answer), rel_tol=self.rel_tol) for gold, answer in asked]
-        for pair, (equal, reason) in zip(undecided, pool.compare(tasks), strict=True):
-            verdicts[pair] = Verdict(equal, {"equal": "correct", "different": "wrong"}.get(reason, reason))
+        return [*pool.compare(tasks)]
 
     def ideal(self, gold: Any) -> str | None:
         """A completion with the gold in a box."""

@@ -84,6 +84,30 @@ def same(gold: str, answer: str, *, rel_tol: float = REL_TOL) -> bool | None:
         return None
 
 
+def is_readable(gold: str) -> bool:
+    r"""Whether [`same`] understands a gold, so that what differs from it is wrong and not undecided.
+
+    Args:
+        gold (`str`): LaTeX or plain text, with or without `$` or a box around it.
+
+    Example:
+
+    ```python
+    >>> is_readable(r"\frac{1}{2}"), is_readable("(B)"), is_readable(r"\frac{1}{")
+    (True, True, False)
+
+    ```
+    """
+    gold = plain(gold)
+    if len(gold) <= MAX_CHOICE and _CHOICE_GOLD.match(gold) is not None:
+        return True
+    try:
+        parse(gold)
+    except (Unreadable, RecursionError):
+        return False
+    return True
+
+
 def _tight(text: str) -> str:
     """The text without the spaces that say nothing."""
     if text[0] in "([" or text.startswith("\\{"):

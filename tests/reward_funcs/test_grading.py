@@ -159,7 +159,8 @@ def test_accuracy_what_is_refused_is_accepted_with_its_setting(text: str, accept
     if text not in (r"\boxed{3}", "<answer>5</answer>"):
         assert graded(text, gold).reward == 0.0
     if text != r"\boxed{5.2}":  # two literals: the digits that are given count too
-        assert graded(text, gold, **accepting).reward == 1.0
+        # a busy machine must not turn what the workers are asked into "timeout"
+        assert graded(text, gold, timeout=30.0, **accepting).reward == 1.0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reward_funcs.base import AsyncReward
+from reward_funcs.asynchronous import AsyncReward
 from reward_funcs.grading import AccuracyReward, NumericReward, Verdict, accuracy_reward, numeric_reward
 from reward_funcs.latex import plain
 from reward_funcs.pool import close_pools, shared_pool

@@ -7,7 +7,8 @@ import random
 import pytest
 
 import reward_funcs
-from reward_funcs.base import AsyncReward, Batch, Grade, Reward
+from reward_funcs.asynchronous import AsyncReward
+from reward_funcs.base import Batch, Grade, Reward
 from reward_funcs.length import (
     CosineLengthReward,
     LengthPenaltyReward,

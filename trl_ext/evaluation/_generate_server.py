@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from reward_funcs._judge_http import retry_after, run_in_thread
 from reward_funcs.extract import completion_text
 from trl_ext.errors import UserError
+from trl_ext.evaluation._runner_url import shown_url
 from trl_ext.evaluation.requests import Completion, Request, SamplingParams
+
+logger = logging.getLogger(__name__)
 
 API_KEY_VARIABLE = "OPENAI_API_KEY"
 RETRIED = (408, 409, 425, 429)  # and every 5xx
 CHARACTERS_A_TOKEN = 4  # where the server does not count
 MAX_WAIT = 30.0  # seconds between two tries, where the server asks for no longer one
+MAX_RETRY_AFTER = 300.0  # seconds that a server may ask for; after these it is tried again, and that is a try
+TOLD_WAIT = 10.0  # seconds of a wait that is not kept from the user
 REQUESTS_A_CLIENT = 32  # a client looks through all its connections for each request
 # In the place of a key: without one the client would send the token of the Hub to a server of somebody else.
 NO_KEY = "EMPTY"
@@ -51,7 +56,8 @@ class ServerGenerator:
         concurrency (`int`): requests under way at once.
         timeout (`float`): seconds for one try.
         max_retries (`int`): further tries after a lost connection, a timeout, or a status of 408, 409, 425, 429 or 5xx.
-        retry_wait (`float`): seconds before the first of them; the wait doubles, has jitter, and heeds `Retry-After`.
+        retry_wait (`float`): seconds before the first of them; the wait doubles, has jitter, and heeds `Retry-After` up
+            to 300 seconds. The first wait of 10 seconds or more that a server asks for is told in the log.
         extra_body (`dict`, *optional*): further fields of every request, such as `{"chat_template_kwargs": {...}}`.
 
     Raises:
@@ -83,6 +89,7 @@ class ServerGenerator:
         self.max_retries, self.retry_wait = max_retries, retry_wait
         self.extra_body = dict(extra_body or {})
         self._api_key = api_key
+        self._has_told_wait = False
 
     def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:
         """One completion for each request, in order; arguments as of every `Generator`.
@@ -136,7 +143,7 @@ class ServerGenerator:
     def _said(self, text: str) -> str:
         """What went wrong on one line, without the key, which servers like to repeat."""
         key = self._key()
-        return " ".join((text if key == NO_KEY else text.replace(key, "***")).split())[:300]
+        return " ".join(shown_url(text if key == NO_KEY else text.replace(key, "***")).split())[:300]
 
     async def _asked(self, client: Any, request: Request, params: SamplingParams) -> Completion:
         """The completion of one request after as many tries as are allowed."""
@@ -149,14 +156,28 @@ class ServerGenerator:
             if after is None or attempt == self.max_retries:
                 tries = "one try" if attempt == 0 else f"{attempt + 1} tries"
                 raise ServerError(
-                    f"request {request.key}: {_shown(self.url)} gave no completion of the model {self.model!r} after "
-                    f"{tries} ({outcome}); see that the server runs and serves that name, then start the same command "
-                    "again."
+                    f"request {request.key}: {shown_url(self.url)} gave no completion of the model {self.model!r} "
+                    f"after {tries} ({outcome}); see that the server runs and serves that name, then start the same "
+                    "command again."
                 )
             # jitter: requests that were turned away together do not come back together
             backoff = min(self.retry_wait * 2.0**attempt, MAX_WAIT) * random.Random(time.time_ns()).uniform(0.5, 1.0)
-            await asyncio.sleep(max(after, backoff))
+            self._tell_wait(after)
+            await asyncio.sleep(max(min(after, MAX_RETRY_AFTER), backoff))
         raise AssertionError("the last attempt returns or raises")
+
+    def _tell_wait(self, seconds: float) -> None:
+        """Say once that the server asks for a long wait, which would look like a run that hangs."""
+        if seconds >= TOLD_WAIT and not self._has_told_wait:
+            self._has_told_wait = True
+            logger.warning(
+                "%s asks to wait %.0f seconds before the next try (Retry-After); trl-ext waits at most %.0f, %d tries "
+                "for each request.",
+                shown_url(self.url),
+                seconds,
+                MAX_RETRY_AFTER,
+                self.max_retries + 1,
+            )
 
     async def _tried(
         self, client: Any, request: Request, params: SamplingParams
@@ -185,6 +206,9 @@ class ServerGenerator:
         """Arguments of the client for one request."""
         prompt = request.prompt
         extra = {**self.extra_body, **({"top_k": params.top_k} if params.top_k else {})}
+        if request.chat_template_kwargs:
+            own = {**self.extra_body.get("chat_template_kwargs", {}), **request.chat_template_kwargs}
+            extra["chat_template_kwargs"] = own
         return {
             "messages": [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt,
             "max_tokens": params.max_new_tokens,
@@ -202,7 +226,7 @@ class ServerGenerator:
         return {
             "backend": "server",
             "model": self.model,
-            "url": _shown(self.url),
+            "url": shown_url(self.url),
             "extra_body": self.extra_body,
             "versions": {"huggingface_hub": huggingface_hub.__version__},
         }
@@ -213,12 +237,6 @@ async def _refuse(response: Any) -> None:
     if response.status_code >= 300:
         await response.aread()
         raise Refused(response)
-
-
-def _shown(url: str) -> str:
-    """The address without the name and password that it may hold."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _completion(output: Any) -> Completion | None:

@@ -124,6 +124,7 @@ class TransformersGenerator:
         *,
         adapter: str | None = None,
         revision: str | None = None,
+        adapter_revision: str | None = None,
         load_in_4bit: bool = False,
         dtype: str | None = None,
         device: str | None = None,
@@ -132,7 +133,7 @@ class TransformersGenerator:
         """Load a model, and an adapter on top of it that is not merged, as in training.
 
         Args:
-            model, adapter, revision, load_in_4bit, dtype, device: as of `open_generator`.
+            model, adapter, revision, adapter_revision, load_in_4bit, dtype, device: as of `open_generator`.
             settings: further arguments of the class.
 
         Raises:
@@ -141,7 +142,13 @@ class TransformersGenerator:
         from trl_ext.evaluation._load_model import load_model
 
         loaded = load_model(
-            model, adapter=adapter, revision=revision, load_in_4bit=load_in_4bit, dtype=dtype, device=device
+            model,
+            adapter=adapter,
+            revision=revision,
+            adapter_revision=adapter_revision,
+            load_in_4bit=load_in_4bit,
+            dtype=dtype,
+            device=device,
         )
         names = {"name": loaded.name, "adapter": loaded.adapter, "revision": revision}
         return cls(loaded.model, loaded.tokenizer, **{**names, **settings})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from trl_ext.errors import UserError
@@ -20,7 +21,7 @@ class VLLMGenerator:
     Args:
         model (`str`, *optional*): name or folder of a model or an adapter, as of `open_generator`.
         adapter (`str`, *optional*): name or folder of a LoRA adapter.
-        revision, load_in_4bit, dtype: as of `open_generator`.
+        revision, adapter_revision, load_in_4bit, dtype: as of `open_generator`.
         chat_template_kwargs (`dict`, *optional*): further arguments of the chat template.
         settings: further arguments of `vllm.LLM`, such as `tensor_parallel_size` or `gpu_memory_utilization`.
 
@@ -34,6 +35,7 @@ class VLLMGenerator:
         *,
         adapter: str | None = None,
         revision: str | None = None,
+        adapter_revision: str | None = None,
         load_in_4bit: bool = False,
         dtype: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
@@ -41,16 +43,20 @@ class VLLMGenerator:
     ) -> None:
         if importlib.util.find_spec("vllm") is None:
             raise UserError(f"backend='vllm' needs the package vllm; install it with `{INSTALL}`.")
-        from trl_ext.evaluation._load_model import model_and_adapter
+        from trl_ext.evaluation._load_model import model_and_adapter, tokenizer_of
 
         self.name, self.adapter = model_and_adapter(model, adapter)
         self.revision, self.load_in_4bit, self.dtype = revision, load_in_4bit, dtype or "auto"
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
-        options = {"model": self.name, "revision": revision, "dtype": self.dtype, **settings}
+        self._adapter_folder = None if self.adapter is None else _downloaded(self.adapter, adapter_revision)
+        options: dict[str, Any] = {"model": self.name, "revision": revision, "dtype": self.dtype}
         if load_in_4bit:
             options |= {"quantization": "bitsandbytes"}
-        if self.adapter is not None:
-            options |= {"enable_lora": True, "max_lora_rank": _rank(self.adapter)}
+        if self._adapter_folder is not None:
+            options |= {"enable_lora": True, "max_lora_rank": _rank(self._adapter_folder)}
+            source = tokenizer_of(self.name, self._adapter_folder)
+            options |= {} if source == self.name else {"tokenizer": source}
+        options |= settings
         from vllm import LLM
 
         self.llm = LLM(**options)
@@ -88,11 +94,11 @@ class VLLMGenerator:
         )
 
     def _adapter_request(self) -> Any:
-        if self.adapter is None:
+        if self._adapter_folder is None:
             return None
         from vllm.lora.request import LoRARequest
 
-        return LoRARequest("adapter", 1, self.adapter)
+        return LoRARequest("adapter", 1, self._adapter_folder)
 
     def describe(self) -> dict[str, Any]:
         """Model, adapter, dtype and version, as JSON."""
@@ -108,6 +114,15 @@ class VLLMGenerator:
             "chat_template_kwargs": self.chat_template_kwargs,
             "versions": {"vllm": vllm.__version__},
         }
+
+
+def _downloaded(adapter: str, revision: str | None) -> str:
+    """The adapter's folder; of a name on the Hub that of the commit, which vLLM cannot be told."""
+    if revision is None or Path(adapter).is_dir():
+        return adapter
+    from huggingface_hub import snapshot_download
+
+    return snapshot_download(adapter, revision=revision)
 
 
 def _rank(adapter: str) -> int:

@@ -112,6 +112,7 @@ def load_model(
     *,
     adapter: str | None = None,
     revision: str | None = None,
+    adapter_revision: str | None = None,
     load_in_4bit: bool = False,
     dtype: str | None = None,
     device: str | None = None,
@@ -135,9 +136,10 @@ def load_model(
         settings |= {"quantization_config": _four_bits(dtype, place), "device_map": {"": place}}
     try:
         loaded, found = AutoModelForCausalLM.from_pretrained(name, output_loading_info=True, **settings)
-        source = _tokenizer_of(name, adapter)
+        source = tokenizer_of(name, adapter, adapter_revision)
         # an adapter has no configuration of a model, which names the class of the tokenizer
-        own = {"revision": settings["revision"]} if source == name else {"config": loaded.config}
+        of_adapter = {"config": loaded.config, "revision": adapter_revision or "main"}
+        own = {"revision": settings["revision"]} if source == name else of_adapter
         tokenizer = AutoTokenizer.from_pretrained(source, **own)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"model={name!r} cannot be loaded ({_first_line(error)}); check name and revision.") from error
@@ -145,7 +147,7 @@ def load_model(
     if not load_in_4bit:
         loaded = loaded.to(place)
     if adapter is not None:
-        loaded = _with_adapter(loaded, adapter, name)
+        loaded = _with_adapter(loaded, adapter, name, adapter_revision)
     # a name that says the same on every machine
     return Loaded(loaded.eval(), tokenizer, MODEL_ALIAS if model == MODEL_ALIAS else name, adapter)
 
@@ -184,38 +186,38 @@ def _four_bits(dtype: str | None, place: Any) -> Any:
     )
 
 
-def _tokenizer_of(name: str, adapter: str | None) -> str:
+def tokenizer_of(name: str, adapter: str | None, revision: str | None = None) -> str:
     """The adapter, where training saved a tokenizer beside it: its chat template is the one trained with."""
     if adapter is None:
         return name
     if Path(adapter).is_dir():
         return adapter if (Path(adapter) / TOKENIZER_CONFIG).is_file() else name
-    return adapter if _is_on_hub(adapter, TOKENIZER_CONFIG) else name
+    return adapter if _is_on_hub(adapter, TOKENIZER_CONFIG, revision) else name
 
 
-def _is_on_hub(repository: str, file: str) -> bool:
+def _is_on_hub(repository: str, file: str, revision: str | None) -> bool:
     """Whether the repository has the file; without a network, whether it was downloaded before."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
-        hf_hub_download(repository, file)
+        hf_hub_download(repository, file, revision=revision)
     except EntryNotFoundError:  # that it is not in the cache, too
         return False
     return True
 
 
-def _with_adapter(model: Any, adapter: str, name: str) -> Any:
+def _with_adapter(model: Any, adapter: str, name: str, revision: str | None) -> Any:
     from peft import PeftModel
     from peft.utils import load_peft_weights, set_peft_model_state_dict
     from safetensors import SafetensorError
 
     try:
-        loaded = PeftModel.from_pretrained(model, adapter)
+        loaded = PeftModel.from_pretrained(model, adapter, revision=revision)
         if loaded.active_peft_config.is_prompt_learning:  # no weights of layers
             return loaded
         # once more, since peft keeps to itself which weights it had no place for
-        result = set_peft_model_state_dict(loaded, load_peft_weights(adapter, device="cpu"))
+        result = set_peft_model_state_dict(loaded, load_peft_weights(adapter, device="cpu", revision=revision))
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(
             f"adapter={adapter!r} does not fit the model {name!r} ({_first_line(error)}); name the model that it was "

@@ -72,10 +72,13 @@ def check_texts(prompt: Prompt, name: str) -> None:
 def prompt_ids(tokenizer: Any, request: Request, chat_template_kwargs: Mapping[str, Any]) -> list[int]:
     """Token ids of a request's prompt; of an empty one the token that texts start or end with.
 
+    Arguments of the chat template that the request brings win over `chat_template_kwargs`.
+
     Raises:
         UserError: If there is no token to start from.
     """
-    text = rendered(tokenizer, request.prompt, chat_template_kwargs, name=f"request {request.key}")
+    arguments = {**chat_template_kwargs, **(request.chat_template_kwargs or {})}
+    text = rendered(tokenizer, request.prompt, arguments, name=f"request {request.key}")
     # a chat template writes the special tokens itself
     ids: list[int] = tokenizer(text, add_special_tokens=isinstance(request.prompt, str), verbose=False)["input_ids"]
     if ids:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trl_ext.evaluation.report import Problem
+    from trl_ext.evaluation._problem import Problem
 
 MOST_PROBLEMS = 50
 _MEANINGS = {
@@ -67,7 +67,7 @@ def figures_rows(results: Mapping[str, Any]) -> list[list[str]]:
     for benchmark, one in results["benchmarks"].items():
         lengths = one["response_length"]
         cells = [figure_text(one["metrics"].get(name)) for name in names]
-        counts = [f"{lengths['mean']:.0f}", str(lengths["p95"]), f"{100 * one['truncated']:.1f} %"]
+        counts = [length_text(lengths["mean"]), str(lengths["p95"]), f"{100 * one['truncated']:.1f} %"]
         rows.append([benchmark, str(one["num_problems"]), *cells, *counts])
     return rows
 
@@ -80,7 +80,7 @@ def long_rows(results: Mapping[str, Any]) -> list[list[str]]:
             value, _, interval = figure_text(figure).partition(" [")
             rows.append([benchmark, name, value, interval.rstrip("]") or "–", str(figure["num_problems"])])
         lengths, problems = one["response_length"], str(one["num_problems"])
-        rows.append([benchmark, "tokens, mean", f"{lengths['mean']:.0f}", "–", problems])
+        rows.append([benchmark, "tokens, mean", length_text(lengths["mean"]), "–", problems])
         rows.append([benchmark, "tokens, p95", str(lengths["p95"]), "–", problems])
         rows.append([benchmark, "truncated", f"{100 * one['truncated']:.1f} %", "–", problems])
     return rows
@@ -100,6 +100,20 @@ def figure_text(figure: Mapping[str, Any] | None) -> str:
     if figure is None or figure["value"] is None:
         return "–"
     return f"{100 * figure['value']:.1f} % [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
+
+
+def length_text(tokens: float) -> str:
+    """A mean number of tokens, with a decimal below 100.
+
+    Example:
+
+    ```python
+    >>> length_text(7.625), length_text(1234.56)
+    ('7.6', '1235')
+
+    ```
+    """
+    return f"{tokens:.1f}" if round(tokens, 1) < 100 else f"{tokens:.0f}"
 
 
 def figures_table(results: Mapping[str, Any]) -> str:
@@ -183,7 +197,7 @@ def _hardest(benchmark: str, problems: Sequence[Problem]) -> str:
             problem.solution,
             f"{problem.num_correct}/{len(problem.judged)}",
             problem.winner,
-            f"{sum(problem.num_tokens) / len(problem.num_tokens):.0f}",
+            length_text(sum(problem.num_tokens) / len(problem.num_tokens)),
             sum(problem.truncated),
         )
         for problem in ordered[:MOST_PROBLEMS]

@@ -37,6 +37,20 @@ class World:
 
             torch.distributed.barrier()
 
+    def shared(self, value: Any) -> Any:
+        """The first process's value, in every process.
+
+        Args:
+            value (`Any`): what can be pickled; that of the other processes is not looked at.
+        """
+        if self.size == 1:
+            return value
+        import torch
+
+        told: list[Any] = [value]
+        torch.distributed.broadcast_object_list(told, src=0)
+        return told[0]
+
     def agree(self, error: Exception | None) -> None:
         """Raise the first process's error in every process, so that none waits for one that has left.
 

@@ -16,12 +16,13 @@ from accelerate.state import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from transformers import Trainer, TrainerCallback
 
-from trl_ext.callbacks import METRICS_FILE, MetricsWriter, read_metrics
+from trl_ext.callbacks import METRICS_FILE, MetricsWriter, json_line, read_metrics
 from trl_ext.errors import UserError
 from trl_ext.evaluation._figures import figures
 from trl_ext.evaluation._generate_transformers import TransformersGenerator
 from trl_ext.evaluation._prompt_ids import check_texts, rendered
-from trl_ext.evaluation.grading import VOTING_TASKS, Graded, grade, reward_for, task_of
+from trl_ext.evaluation.grading import Graded, check_golds, grade
+from trl_ext.evaluation.records import cut_torn_line
 from trl_ext.evaluation.requests import (
     DEFAULT_BATCH_SIZE,
     Completion,
@@ -77,6 +78,8 @@ class EvaluationCallback(TrainerCallback):
         metric_prefix (`str`): of the names; `"eval"` is what `trl-ext plot` draws.
         top_p, top_k (`float`, `int`): as of `SamplingParams`.
         truncated (`str`): `"grade"` or `"wrong"`, as of `grade`.
+        processing_class (`PreTrainedTokenizerBase`, *optional*): tokenizer of the model, or a processor that holds one;
+            by default that of the trainer, which a plain `Trainer` may lack.
 
     Raises:
         UserError: For a setting out of range, an unknown language, rows without prompt or solution, a message that is
@@ -112,6 +115,7 @@ class EvaluationCallback(TrainerCallback):
         top_p: float = 1.0,
         top_k: int = 0,
         truncated: str = "grade",
+        processing_class: Any = None,
     ) -> None:
         self.rows: list[Mapping[str, Any]] = _checked_rows(eval_dataset)
         self.params = SamplingParams(temperature, top_p, top_k, max_new_tokens or DEFAULT_LENGTH, seed)
@@ -134,12 +138,13 @@ class EvaluationCallback(TrainerCallback):
         self.at_start, self.at_end = at_start, at_end
         self.metric_prefix = metric_prefix.rstrip("/")
         self.truncated = truncated
+        self.processing_class = processing_class
         # one plan for the whole run; it depends on neither the model nor the number of processes
         self.requests = build_requests(self.rows, num_samples=num_samples, seed=seed)
         for index, request in enumerate(self.requests[::num_samples]):
             check_texts(request.prompt, f"row {index}")
         if reward is None:
-            _check_gradable(self.rows)
+            check_golds(self.rows, "eval_dataset: row {}".format)
         self.batches = plan_batches(self.requests, self.batch_size)
         self._began, self._resumed_from = 0.0, 0
         self._last_step: int | None = None
@@ -154,6 +159,16 @@ class EvaluationCallback(TrainerCallback):
                 "EvaluationCallback cannot generate with a sharded model without its trainer; make it with "
                 "EvaluationCallback(..., trainer=trainer) and hand it to trainer.add_callback()."
             )
+        self._tokenizer(kwargs)  # before the first step, and not after hours at the first evaluation
+
+    def _tokenizer(self, kwargs: Mapping[str, Any]) -> Any:
+        found = kwargs.get("processing_class") if self.processing_class is None else self.processing_class
+        if found is None:
+            raise UserError(
+                "processing_class=None: neither the trainer nor EvaluationCallback has a tokenizer; make one of them "
+                "with processing_class=tokenizer."
+            )
+        return found
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # here and not at the start of training: by now every callback has made its files ready
@@ -177,12 +192,21 @@ class EvaluationCallback(TrainerCallback):
 
     def _run(self, args: Any, state: Any, control: Any, kwargs: Mapping[str, Any]) -> None:
         self._last_step = state.global_step
-        template = getattr(args, "chat_template_kwargs", None)
         length = self.max_new_tokens or getattr(args, "max_completion_length", None) or DEFAULT_LENGTH
         with self._whole_model(kwargs["model"]) as model:
-            generator = TransformersGenerator(model, kwargs["processing_class"], chat_template_kwargs=template)
+            template = self._template_arguments(args)
+            generator = TransformersGenerator(model, self._tokenizer(kwargs), chat_template_kwargs=template)
             found = self.evaluate(generator, max_new_tokens=length)
         self._report(args, state, control, {f"{self.metric_prefix}/{name}": value for name, value in found.items()})
+
+    def _template_arguments(self, args: Any) -> dict[str, Any]:
+        """Arguments of the chat template with which the trainer renders its own prompts, its tools among them."""
+        own = {name: getattr(self.trainer, name, None) for name in ("tools", "chat_template")}
+        if getattr(self.trainer, "environment_factories", None) is not None:
+            del own["tools"]  # of all environments together, of which each prompt has its own alone
+        # some templates print a heading for a list of tools that is empty
+        found = {name: value for name, value in own.items() if value}
+        return {**found, **(getattr(args, "chat_template_kwargs", None) or {})}
 
     @contextmanager
     def _whole_model(self, model: Any) -> Iterator[Any]:
@@ -271,7 +295,8 @@ class EvaluationCallback(TrainerCallback):
         if not isinstance(generator, TransformersGenerator):
             return None
         requests = self.requests[:: self.num_samples]
-        return [rendered(generator.tokenizer, r.prompt, generator.chat_template_kwargs) for r in requests]
+        given = [{**generator.chat_template_kwargs, **(r.chat_template_kwargs or {})} for r in requests]
+        return [rendered(generator.tokenizer, r.prompt, own) for r, own in zip(requests, given, strict=True)]
 
     def _report(self, args: Any, state: Any, control: Any, metrics: dict[str, float]) -> None:
         """Log the figures, and see to it that the metrics file has exactly one line of them."""
@@ -281,6 +306,7 @@ class EvaluationCallback(TrainerCallback):
         is_written = any(isinstance(one, MetricsWriter) and one.path == path for one in writers)
         if is_main and not is_written and not self._is_tidy:
             tidy(path, self._resumed_from, self._began)
+            end_last_line(path)
         self._is_tidy = True
         if self.trainer is None:
             state.log_history.append({**metrics, "step": state.global_step})
@@ -297,7 +323,7 @@ class EvaluationCallback(TrainerCallback):
             path.parent.mkdir(parents=True, exist_ok=True)
             row = {"step": state.global_step, "time": round(time.time(), 3), **metrics}
             with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+                file.write(json_line(row))
 
 
 def tidy(path: Path, resumed_from: int, began: float) -> None:
@@ -317,8 +343,26 @@ def tidy(path: Path, resumed_from: int, began: float) -> None:
         os.replace(path, path.with_suffix(".jsonl.old"))
     elif len(kept) < len(rows):
         partial = path.with_suffix(".jsonl.partial")
-        partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        partial.write_text("".join(map(json_line, kept)), encoding="utf-8")
         os.replace(partial, path)
+
+
+def end_last_line(path: Path) -> None:
+    """See to it that what is appended to a file of JSON lines starts a line, after a kill while the last was written.
+
+    Args:
+        path (`Path`): the file; it need not exist. A last line without an end is ended where it is whole, else cut.
+    """
+    last = path.read_bytes().rpartition(b"\n")[2] if path.exists() else b""
+    if not last:
+        return
+    try:
+        json.loads(last)
+    except ValueError:
+        cut_torn_line(path)
+        return
+    with path.open("ab") as file:
+        file.write(b"\n")
 
 
 def _number(row: Mapping[str, Any], name: str) -> float:
@@ -344,18 +388,6 @@ def _checked_rows(eval_dataset: Any) -> list[Mapping[str, Any]]:
     if not all(isinstance(row, Mapping) for row in rows):
         raise UserError("eval_dataset must hold rows (dictionaries with prompt and solution).")
     return rows
-
-
-def _check_gradable(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse now, and not after the first generation, what the rewards of the tasks cannot grade."""
-    for task in {task_of(row) for row in rows}:
-        reward_for(task)
-    for index, row in enumerate(rows):
-        if task_of(row) in VOTING_TASKS and row.get("solution") is None:
-            raise UserError(
-                f"eval_dataset: row {index} has no gold in the column 'solution'; its columns are {', '.join(row)}. "
-                "Give one, or grade the rows with reward=."
-            )
 
 
 def _check_language(language: str | None) -> None:

@@ -23,6 +23,7 @@ def open_generator(
     backend: str = "auto",
     adapter: str | None = None,
     revision: str | None = None,
+    adapter_revision: str | None = None,
     load_in_4bit: bool = False,
     dtype: str | None = None,
     device: str | None = None,
@@ -38,6 +39,7 @@ def open_generator(
             else transformers, which gives the completions that `EvaluationCallback` gives.
         adapter (`str`, *optional*): name or folder of a PEFT adapter.
         revision (`str`, *optional*): branch, tag or commit of the model on the Hub.
+        adapter_revision (`str`, *optional*): branch, tag or commit of the adapter on the Hub.
         load_in_4bit (`bool`): quantise the model with bitsandbytes (NF4) while it is loaded.
         dtype (`str`, *optional*): `"float32"`, `"bfloat16"`, `"float16"`; by default that of the checkpoint.
         device (`str`, *optional*): such as `"cuda:0"` or `"cpu"`; by default an accelerator where there is one.
@@ -50,7 +52,8 @@ def open_generator(
     Raises:
         UserError: For an unknown backend, arguments that it does not take, or a model that cannot be loaded.
     """
-    loading: dict[str, Any] = {"adapter": adapter, "revision": revision, "load_in_4bit": load_in_4bit, "dtype": dtype}
+    loading: dict[str, Any] = {"adapter": adapter, "revision": revision, "adapter_revision": adapter_revision}
+    loading |= {"load_in_4bit": load_in_4bit, "dtype": dtype}
     if backend not in BACKENDS:
         allowed = ", ".join(map(repr, BACKENDS))
         raise UserError(f"backend={backend!r} is none of {allowed}{did_you_mean(backend, BACKENDS)}.")

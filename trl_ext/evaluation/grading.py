@@ -14,11 +14,12 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reward_funcs.base import Batch, Reward
 from reward_funcs.extract import after_think, last_boxed
+from reward_funcs.gold import gold_texts
 from trl_ext._text import did_you_mean
 from trl_ext.errors import UserError
 from trl_ext.evaluation.requests import checked_prompt
@@ -36,6 +37,8 @@ TASK_REWARDS = {
 VOTING_TASKS = ("math", "choice")
 TRUNCATED_RULES = ("grade", "wrong")
 CORRECT = 1.0 - 1e-6
+# reasons of a reward that blame the row; those of a worker's limit begin with "gold_"
+_OF_THE_GOLD = frozenset(("bad_gold", "unparsed_gold", "bad_choices"))
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,13 @@ class Graded:
         answer (`str`, *optional*): what it votes for: the final answer of a maths problem, the letter of a choice; None
             for other tasks and where none is stated.
         is_correct (`bool`, *optional*): whether the score is 1; None without a score.
+        is_bad_gold (`bool`): whether there is no score because of the row's gold.
     """
 
     score: float | None
     answer: str | None
     is_correct: bool | None
+    is_bad_gold: bool = field(default=False, repr=False, compare=False)
 
 
 def task_of(row: Mapping[str, Any]) -> str:
@@ -135,6 +140,7 @@ def grade(
         results = iter(_graded(task, [rows[i] for i in chosen], [completions[i] for i in chosen], reward))
         for index in chosen:
             graded[index] = [next(results) for _ in completions[index]]
+    graded = [without_bad_golds(own) for own in graded]
     if truncated == "wrong" and is_truncated is not None:
         return [
             [_as_wrong(one) if cut else one for one, cut in zip(row, cuts, strict=True)]
@@ -155,7 +161,92 @@ def _check_shapes(rows: Sequence[Any], completions: Sequence[Any], is_truncated:
 
 def _as_wrong(one: Graded) -> Graded:
     # a problem that cannot be judged stays so, or only its truncated completions would count
-    return Graded(0.0, None, False) if one.score is not None else Graded(None, None, None)
+    return Graded(0.0, None, False) if one.score is not None else Graded(None, None, None, one.is_bad_gold)
+
+
+def without_bad_golds(own: Sequence[Graded]) -> list[Graded]:
+    """The samples of one problem, all without a verdict where one of them shows that its gold cannot be read.
+
+    Else the verdicts that such a gold allows by chance (text that is equal to it) would stand for the problem.
+    """
+    if not any(one.is_bad_gold for one in own):
+        return list(own)
+    return [Graded(None, one.answer, None, one.is_bad_gold) for one in own]
+
+
+def judged_groups(answers: Sequence[str | None], correct: Sequence[float | bool | None], task: str) -> list[int | None]:
+    """Classes of equal answers among the samples with a verdict; None for the others and for those without an answer.
+
+    A sample without a verdict does not vote, and must not join two classes either: 50% is as good as 50 and as 0.5.
+
+    Args:
+        answers (`Sequence[str | None]`): (n) answer of each sample.
+        correct (`Sequence`): (n) verdicts, None for none.
+        task (`str`): as of `group_answers`.
+
+    Example:
+
+    ```python
+    >>> judged_groups(["50", "50%", "0.5"], [1.0, None, 0.0], "math")
+    [0, None, 1]
+
+    ```
+    """
+    from trl_ext.evaluation.votes import group_answers
+
+    judged = [index for index, verdict in enumerate(correct) if verdict is not None]
+    groups: list[int | None] = [None] * len(answers)
+    for index, group in zip(judged, group_answers([answers[index] for index in judged], task=task), strict=True):
+        groups[index] = group
+    return groups
+
+
+def check_golds(rows: Sequence[Mapping[str, Any]], where: Callable[[int], str]) -> None:
+    """Refuse rows that the rewards of their tasks cannot grade: by the callback, by `evaluate_model`, by the command.
+
+    A gold is what the reward of the task takes: for maths a text, a number, or a list of them. A text is taken as it
+    is; one that cannot be read leaves its row unjudged.
+
+    Args:
+        rows (`Sequence[Mapping]`): rows that are graded by the rewards of their tasks.
+        where (`Callable`): from the number of a row to what messages call it.
+
+    Raises:
+        UserError: For a task without a reward, and a row whose gold is missing or of a kind that the reward does not
+            take.
+    """
+    for task in dict.fromkeys(map(task_of, rows)):
+        reward = reward_for(task)
+        indices = [i for i, row in enumerate(rows) if task_of(row) == task and not isinstance(row.get("solution"), str)]
+        for index in indices:
+            if not _has_gold(task, reward, rows[index]):
+                raise UserError(_no_gold(where(index), rows[index], TASK_REWARDS[task]))
+
+
+def _has_gold(task: str, reward: Any, row: Mapping[str, Any]) -> bool:
+    gold = row.get("solution")
+    if task == "math":
+        return bool(gold_texts(gold))  # the reward itself might ask math-verify about it
+    if task == "choice" and (gold is None or isinstance(gold, bool)):
+        return False
+    try:
+        [one] = reward.grade(Batch([""], {name: [value] for name, value in row.items() if name != "prompt"}))
+    except ValueError:  # a column is missing
+        return False
+    return one.reason != "bad_gold"
+
+
+def _no_gold(where: str, row: Mapping[str, Any], reward: str) -> str:
+    gold = row.get("solution")
+    if gold is None:
+        return (
+            f"{where} has no gold in the column 'solution'; its columns are {', '.join(map(str, row))}. Give one, or "
+            "grade the rows with reward=."
+        )
+    return (
+        f"{where} has the solution {gold!r:.60}, with which {reward} can compare nothing; give the gold as text in the "
+        "column 'solution', or grade the rows with reward=."
+    )
 
 
 def _graded(
@@ -169,12 +260,19 @@ def _graded(
     own = [row for row, one in zip(rows, completions, strict=True) for _ in one]
     columns = {name: [row.get(name) for row in own] for name in dict.fromkeys(n for row in rows for n in row)}
     prompts = columns.pop("prompt", None)
-    scores = _scores(reward, texts, prompts, columns)
+    logged: dict[str, list[Any]] = {}
+    logging = {"log_extra": logged.__setitem__} if isinstance(reward, Reward) else {}
+    scores = _scores(reward, texts, prompts, columns | logging)
     answers = _answers(task, reward, texts, columns)
+    reasons = logged.get(f"{getattr(reward, '__name__', '')}/reason") or [""] * len(texts)
     return [
-        Graded(score, answer, None if score is None else score >= CORRECT)
-        for score, answer in zip(scores, answers, strict=True)
+        Graded(score, answer, None if score is None else score >= CORRECT, score is None and _blames_gold(reason))
+        for score, answer, reason in zip(scores, answers, reasons, strict=True)
     ]
+
+
+def _blames_gold(reason: str) -> bool:
+    return reason in _OF_THE_GOLD or reason.startswith("gold_")
 
 
 def _scores(reward: RewardFunction, texts: list[str], prompts: list[Any] | None, columns: dict[str, Any]) -> list[Any]:

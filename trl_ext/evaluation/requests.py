@@ -94,11 +94,14 @@ class Request:
         key (`str`): name of the problem and of the sample, for messages and records.
         prompt (`list[dict]` or `str`): a conversation, which gets the model's chat template, or plain text.
         seed (`int`): what the completion is drawn with, in [0, 2**63); see `sample_seed`.
+        chat_template_kwargs (`Mapping`, *optional*): arguments of the chat template for this prompt, before those of
+            the generator.
     """
 
     key: str
     prompt: Prompt
     seed: int
+    chat_template_kwargs: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -225,6 +228,24 @@ def checked_prompt(row: Mapping[str, Any], index: int = 0) -> Prompt:
     )
 
 
+def template_arguments(row: Mapping[str, Any], index: int = 0) -> dict[str, Any] | None:
+    """Arguments of the chat template in the row's column `chat_template_kwargs`, as TRL reads it; None for none.
+
+    Raises:
+        UserError: If the column holds anything but a mapping.
+    """
+    given = row.get("chat_template_kwargs")
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise UserError(
+            f"row {index}: chat_template_kwargs={given!r:.60} must be a mapping of arguments of the chat template, "
+            "such as {'enable_thinking': False}; give one, or leave the column out."
+        )
+    # a table gives every row the names of all rows
+    return {name: value for name, value in given.items() if value is not None} or None
+
+
 def build_requests(rows: Sequence[Mapping[str, Any]], *, num_samples: int = 1, seed: int = 0) -> list[Request]:
     """The requests of P rows, `num_samples` each, those of one row together.
 
@@ -238,7 +259,12 @@ def build_requests(rows: Sequence[Mapping[str, Any]], *, num_samples: int = 1, s
         the problem's key, a colon and i.
     """
     return [
-        Request(f"{key}:{sample}", checked_prompt(row, index), sample_seed(seed, key, sample))
+        Request(
+            f"{key}:{sample}",
+            checked_prompt(row, index),
+            sample_seed(seed, key, sample),
+            template_arguments(row, index),
+        )
         for index, (row, key) in enumerate(zip(rows, problem_keys(rows), strict=True))
         for sample in range(num_samples)
     ]

@@ -18,7 +18,15 @@ from trl_ext.errors import UserError
 from trl_ext.evaluation._runner_progress import Progress
 from trl_ext.evaluation._runner_url import shown_url
 from trl_ext.evaluation._runner_world import World, current_world
-from trl_ext.evaluation.grading import TRUNCATED_RULES, Graded, grade, reward_for, task_of
+from trl_ext.evaluation.grading import (
+    TRUNCATED_RULES,
+    Graded,
+    check_golds,
+    grade,
+    judged_groups,
+    task_of,
+    without_bad_golds,
+)
 from trl_ext.evaluation.records import (
     FolderLock,
     Record,
@@ -38,6 +46,7 @@ from trl_ext.evaluation.requests import (
     build_requests,
     plan_batches,
     problem_keys,
+    template_arguments,
 )
 
 Row = Mapping[str, Any]
@@ -209,7 +218,7 @@ def check_arguments(
         for index, row in enumerate(rows):
             _check_row(row, f"benchmarks: row {index} of {name!r}")
         if reward is None:
-            _check_golds(name, rows)
+            check_golds(rows, lambda index, name=name: f"benchmarks: row {index} of {name!r}")  # type: ignore[misc]
 
 
 def _check_row(row: Row, where: str) -> None:
@@ -225,19 +234,6 @@ def _check_row(row: Row, where: str) -> None:
             raise UserError(
                 f"{where}: turn {number} of its prompt has the content {turn.get('content')!r:.60}, which is no text; "
                 "give every turn a text as 'content'"
-            )
-
-
-def _check_golds(name: str, rows: Sequence[Row]) -> None:
-    """Refuse rows that the rewards of their tasks cannot grade."""
-    for task in dict.fromkeys(map(task_of, rows)):
-        reward_for(task)
-    for index, row in enumerate(rows):
-        gold = row.get("solution")
-        if isinstance(gold, bool) or not isinstance(gold, str | int):  # whole numbers as the callback takes them
-            raise UserError(
-                f"benchmarks: row {index} of {name!r} has the solution {gold!r:.60}; give the gold as text in the "
-                "column 'solution'"
             )
 
 
@@ -279,7 +275,13 @@ def planned(
 
 def fingerprint(rows: Sequence[Row]) -> str:
     """A hash of prompts, golds and tasks: two sets with the same one are the same problems in the same order."""
-    return _hash([row.get("prompt"), row.get("solution"), task_of(row), row.get("extra")] for row in rows)
+    return _hash(_identity(row) for row in rows)
+
+
+def _identity(row: Row) -> list[Any]:
+    template = template_arguments(row)
+    own = [row.get("prompt"), row.get("solution"), task_of(row), row.get("extra")]
+    return own if template is None else [*own, template]
 
 
 def _hash(values: Iterable[Any]) -> str:
@@ -445,7 +447,8 @@ def _problems(
         texts = [[record.text for record in own] for own in samples]
         cuts = [[record.is_truncated for record in own] for own in samples]
         if grading.reward is None:
-            verdicts = [[graded[record.name] for record in own] for own in samples]
+            # graded as they were made, some of a problem in another call
+            verdicts = [without_bad_golds([graded[record.name] for record in own]) for own in samples]
         else:
             verdicts = grade(rows, texts, reward=grading.reward, is_truncated=cuts, truncated=grading.truncated)
         chosen: list[Any] = [None] * len(rows)
@@ -464,15 +467,8 @@ def _problem(
     verdicts: Sequence[Graded],
     chosen: Sequence[Graded] | None,
 ) -> Problem:
-    from trl_ext.evaluation.votes import group_answers
-
     task, answers = task_of(row), [verdict.answer for verdict in verdicts]
-    prompt = row["prompt"]
-    judged = [index for index, verdict in enumerate(verdicts) if verdict.is_correct is not None]
-    groups: list[int | None] = [None] * len(verdicts)
-    # one without a verdict does not vote, and must not join two classes either: 50% is as good as 50 and as 0.5
-    for index, group in zip(judged, group_answers([answers[index] for index in judged], task=task), strict=True):
-        groups[index] = group
+    prompt, correct = row["prompt"], [verdict.is_correct for verdict in verdicts]
     return Problem(
         benchmark=benchmark,
         key=key,
@@ -481,10 +477,10 @@ def _problem(
         solution=str(row.get("solution", "")),
         answers=answers,
         scores=[verdict.score for verdict in verdicts],
-        correct=[verdict.is_correct for verdict in verdicts],
+        correct=correct,
         num_tokens=[record.num_tokens for record in records],
         truncated=[record.is_truncated for record in records],
-        groups=groups,
+        groups=judged_groups(answers, correct, task),
         best_of_scores=None if chosen is None else [verdict.score for verdict in chosen],
         prompt_hash=_hash([prompt]),
     )

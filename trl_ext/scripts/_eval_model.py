@@ -7,7 +7,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from trl_ext.errors import UserError
 from trl_ext.evaluation._runner_url import shown_url
 from trl_ext.evaluation.records import read_json
+from trl_ext.scripts._data_text import say
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 _SETTINGS = (
@@ -29,6 +30,8 @@ _SETTINGS = (
     "added_tokens.json",
     "chat_template*",
 )
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_CACHED = re.compile(r"/models--([^/]+)/snapshots/[^/]+/?$")
 # what a trainer leaves beside the weights and no evaluation reads
 _OF_TRAINING = ("training_args", "optimizer", "scheduler", "rng_state")
 
@@ -64,7 +67,7 @@ def check_model(args: Any) -> None:
     if adapter is not None:
         _adapter_config(adapter)
     if adapter is not None and args.model is not None and args.adapter is not None:
-        _refuse_other_base(adapter, args.model, model)
+        _check_base(adapter, args.model, model)
 
 
 def _check_server(args: Any) -> None:
@@ -80,16 +83,20 @@ def _check_server(args: Any) -> None:
         )
 
 
-def _refuse_other_base(adapter: str, given: str, model: str) -> None:
-    """Refuse the model where the adapter names another one that could be taken."""
+def _check_base(adapter: str, given: str, model: str) -> None:
+    """Refuse a model that is not the adapter's base for certain, and warn where nothing here tells."""
     base = _adapter_config(adapter).get("base_model_name_or_path")
-    if not base or _is_same(base, model):
-        return
-    if Path(base).is_absolute() and not Path(base).is_dir():
-        return  # it was trained elsewhere: only the user knows what the model is called here
-    raise UserError(
-        f"--adapter {adapter} was trained on {base}, and --model is {given}; leave --model out, or name that model"
-    )
+    same = _is_same(base, model) if base else True
+    if same is False:
+        raise UserError(
+            f"--adapter {adapter} was trained on {base}, and --model is {given}; leave --model out, or name that model"
+        )
+    if same is None and os.environ.get("RANK", "0") == "0":
+        say(
+            f"warning: --adapter {adapter} was trained on {base}, and whether --model {given} is that model cannot be "
+            "told here; see that it is",
+            error=True,
+        )
 
 
 def _adapter_config(adapter: str) -> dict[str, Any]:
@@ -98,13 +105,33 @@ def _adapter_config(adapter: str) -> dict[str, Any]:
     return read_json(file, "save the adapter again") if file.is_file() else {}
 
 
-def _is_same(base: str, model: str) -> bool:
-    """Whether these are one model, which may lie in two places."""
+def _is_same(base: str, model: str) -> bool | None:
+    """Whether these are one model, which may lie in two places; `None` where nothing here tells."""
     if _is_folder(base) and _is_folder(model):
         folders = [Path(name).expanduser().resolve() for name in (base, model)]
         # names of folders say little: every run may call its last one "final"
-        return folders[0] == folders[1] or _folder_hash(folders[0]) == _folder_hash(folders[1])
-    return Path(base).name.lower() == Path(model).name.lower()
+        hashes = [_weights_hash(folder) for folder in folders]
+        return folders[0] == folders[1] or hashes[0] == hashes[1]
+    names = [_hub_id(name) or Path(name).name.lower() for name in (base, model)]
+    if len({name.rpartition("/")[2] for name in names}) == 1:  # of the same name, be it another owner's copy
+        return True
+    return False if all("/" in name for name in names) else None
+
+
+def _hub_id(name: str) -> str | None:
+    """The name on the Hub in small letters, also of a folder of its cache; `None` for any other path."""
+    if _is_folder(name):
+        found = _CACHED.search(Path(name).expanduser().absolute().as_posix())
+        return "/".join(found[1].split("--")).lower() if found else None
+    return name.lower() if _HUB_ID.fullmatch(name) else None
+
+
+def _weights_hash(folder: Path) -> str | None:
+    """A hash of the files of weights alone: a tokenizer that is saved again is no other model."""
+    files = _files(folder, _WEIGHTS)
+    states = [(file, file.stat()) for file in files]
+    hashes = [f"{file.name} {_file_hash(file, state.st_size, state.st_mtime_ns)}" for file, state in states]
+    return "\n".join(hashes) or None
 
 
 def _refuse_torn_weights(folder: Path) -> None:
@@ -199,11 +226,25 @@ def _commit(name: str, config: str, revision: str | None) -> str | None:
     return f"commit:{commit}" if commit else None
 
 
+def pin(args: Any, found: Mapping[str, str]) -> None:
+    """Have `open_model` load the commits that the request names: a branch may move between the two.
+
+    Args:
+        args (`Namespace`): the arguments, which are changed.
+        found (`Mapping`): what `weights` of the first process returns.
+    """
+    commits = {role: state.removeprefix("commit:") for role, state in found.items() if state.startswith("commit:")}
+    args.revision = commits.get("model", args.revision)
+    args.adapter_revision = commits.get("adapter")
+
+
 def open_model(args: Any) -> Any:
     """The generator, with its model loaded on this process's device."""
     from trl_ext.evaluation.generation import open_generator
 
     settings: dict[str, Any] = {}
+    if getattr(args, "adapter_revision", None):
+        settings["adapter_revision"] = args.adapter_revision
     if args.server_url:
         settings["server_url"] = args.server_url
     if args.concurrency is not None:

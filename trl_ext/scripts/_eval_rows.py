@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -42,11 +42,9 @@ def load_rows(args: Any) -> tuple[Sets, Facts]:
         name = Path(args.dataset).stem or "dataset"
         if name in sets:
             raise UserError(f"--dataset {args.dataset} has the name of the benchmark {name}; rename the file")
-        sets[name] = _own_rows(args)
-        on_hub = not Path(args.dataset).exists()
-        facts[name] = {"path": shown_url(args.dataset) if on_hub else None, "split": args.split}
-    for name, rows in sets.items():
-        facts[name]["max_problems"] = args.max_problems if args.max_problems == len(rows) else None
+        sets[name], is_part = _own_rows(args)
+        path = None if Path(args.dataset).exists() else shown_url(args.dataset)
+        facts[name] = {"path": path, "split": args.split, "max_problems": args.max_problems if is_part else None}
     return sets, facts
 
 
@@ -66,6 +64,7 @@ def _local_paths(args: Any) -> dict[str, list[str]]:
 
 def _benchmark(name: str, paths: list[str] | None, args: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     from datasets_builders import build_with_report
+    from datasets_builders.registry import evaluation_source
 
     built = build_with_report(
         name,
@@ -80,20 +79,24 @@ def _benchmark(name: str, paths: list[str] | None, args: Any) -> tuple[list[dict
     facts = {key: report[key] for key in ("path", "config", "split", "instruction", "files_hash")}
     facts["revision"] = report["revision_resolved"] or report["revision"]
     facts["dropped"] = sum(report["dropped"].values()) or None
+    # of the whole set nothing is left out; a set that is generated has no end
+    is_part = report["not_sampled"] or evaluation_source(name).generate is not None
+    facts["max_problems"] = args.max_problems if is_part else None
     return [dict(row) for row in built.dataset], facts
 
 
-def _own_rows(args: Any) -> list[dict[str, Any]]:
+def _own_rows(args: Any) -> tuple[list[dict[str, Any]], bool]:
+    """The rows that are asked for, and whether there are more of them."""
     from trl_ext.scripts._training import load_data, pick_split
 
     where = SimpleNamespace(
         dataset_name=args.dataset, dataset_config=None, dataset_train_split=args.split, dataset_streaming=False
     )
-    data: Iterable[Mapping[str, Any]] = pick_split(load_data(where), args.split)
+    data: Iterator[Mapping[str, Any]] = iter(pick_split(load_data(where), args.split))
     rows = [_own_row(dict(row), index, args) for index, row in enumerate(islice(data, args.max_problems))]
     if not rows:
         raise UserError(f"--dataset {args.dataset} holds no rows in the split {args.split!r}")
-    return rows
+    return rows, next(data, None) is not None
 
 
 def _number_text(value: int | float, where: str) -> str:
@@ -115,7 +118,8 @@ def _own_row(row: dict[str, Any], index: int, args: Any) -> dict[str, Any]:
             f"--dataset {args.dataset}: row {index} has no {lacking[0]!r}; rows need the columns prompt and solution, "
             f"and this one has {', '.join(map(str, row))}"
         )
-    if isinstance(row["solution"], (int, float)):  # a table reads the gold 4 as a number
+    # a table reads the gold 4 as a number; check_golds refuses what is no gold
+    if isinstance(row["solution"], (int, float)) and not isinstance(row["solution"], bool):
         row["solution"] = _number_text(row["solution"], f"--dataset {args.dataset}: row {index}")
     if not args.system_prompt and args.instruction in (None, "none"):
         return row

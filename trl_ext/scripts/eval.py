@@ -83,9 +83,10 @@ def _evaluate(args: Any, argv: list[str]) -> int:
         return 0
     from trl_ext.evaluation._runner_url import shown_url
     from trl_ext.evaluation.runner import evaluate_model
-    from trl_ext.scripts._eval_model import open_model, weights
+    from trl_ext.scripts._eval_model import open_model, pin
 
-    job["weights"] = weights(args) if world.is_first else None  # the first one's request is what counts
+    job["weights"] = _shared_weights(args, world)
+    pin(args, job["weights"])
     report = evaluate_model(
         lambda: open_model(args),
         job.pop("sets"),
@@ -97,6 +98,22 @@ def _evaluate(args: Any, argv: list[str]) -> int:
     if report is not None:
         _finish(report, args)
     return 0
+
+
+def _shared_weights(args: Any, world: Any) -> dict[str, str]:
+    """What tells the weights from others, as the first process finds it: all processes load the same."""
+    from trl_ext.scripts._eval_model import weights
+
+    error: Exception | None = None
+    found: dict[str, str] = {}
+    if world.is_first:
+        try:
+            found = weights(args)
+        except (ValueError, OSError) as refused:
+            error = refused
+    world.agree(error)
+    shared: dict[str, str] = world.shared(found)
+    return shared
 
 
 def _job(args: Any) -> dict[str, Any]:

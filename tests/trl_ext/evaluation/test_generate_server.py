@@ -1,5 +1,6 @@
 """ServerGenerator against a real server on loopback: what it asks, what it makes of the answers, when it asks again."""
 
+import asyncio
 import json
 import pickle
 import threading
@@ -172,6 +173,41 @@ def test_passing_fault_is_tried_again(fault):
     assert len(server.requests) == 3
 
 
+def test_long_wait_that_the_server_asks_for_is_told_once_and_cut_short(monkeypatch, caplog):
+    waits = []
+
+    async def no_sleep(seconds, plain=asyncio.sleep):
+        waits.append(seconds)
+        await plain(0)
+
+    def busy(request, number):
+        return 429, {"error": "slow down"}, ("Retry-After", "3600")
+
+    monkeypatch.setattr(asyncio, "sleep", no_sleep)
+    with serving(busy) as server, caplog.at_level("WARNING", "trl_ext.evaluation"):
+        with pytest.raises(ServerError, match=r"after 3 tries .*slow down"):
+            a_generator(server, max_retries=2).generate([a_request()], PARAMS)
+    assert [wait for wait in waits if wait >= 1] == [300.0, 300.0] and len(server.requests) == 3
+    [told] = [record.getMessage() for record in caplog.records]
+    assert f"{server.url} asks to wait 3600 seconds" in told and "at most 300, 3 tries" in told
+
+
+def test_short_wait_that_the_server_asks_for_is_not_told(caplog):
+    fault = 429, {"error": "slow down"}, ("Retry-After", "0.01")
+    with serving(lambda request, number: fault if number == 1 else reply()) as server:
+        assert a_generator(server).generate([a_request()], PARAMS)[0].text == "4"
+    assert not caplog.records
+
+
+def test_arguments_of_the_chat_template_of_a_request_are_sent_with_it():
+    extra = {"chat_template_kwargs": {"thinking": True, "a": 1}}
+    requests = [Request("s/1:0", "2+2=", 5, {"thinking": False}), a_request()]
+    with serving() as server:
+        a_generator(server, extra_body=extra, concurrency=1).generate(requests, PARAMS)
+    assert server.requests[0]["chat_template_kwargs"] == {"thinking": False, "a": 1}
+    assert server.requests[1]["chat_template_kwargs"] == {"thinking": True, "a": 1}
+
+
 def test_slow_answer_is_tried_again():
     def answer(request, number):
         time.sleep(0.6 if number == 1 else 0)
@@ -249,8 +285,8 @@ def test_newline_behind_the_key_is_dropped_and_other_text_refused(monkeypatch):
     assert server.authorizations == [f"Bearer {KEY}"]
 
 
-def test_password_in_the_address_is_not_shown():
-    generator = ServerGenerator("http://me:hidden@127.0.0.1:9/v1", "m", max_retries=0)
+def test_password_and_query_in_the_address_are_not_shown():
+    generator = ServerGenerator("http://me:hidden@127.0.0.1:9/v1?token=hidden", "m", max_retries=0)
     with pytest.raises(ServerError) as caught:
         generator.generate([a_request()], PARAMS)
     assert "hidden" not in str(caught.value) + json.dumps(generator.describe())
@@ -258,8 +294,6 @@ def test_password_in_the_address_is_not_shown():
 
 
 def test_generator_works_under_a_running_event_loop():
-    import asyncio
-
     async def under_a_loop():
         return a_generator(server).generate([a_request()], PARAMS)
 

@@ -97,5 +97,29 @@ def test_adapter_is_given_with_a_rank_that_vllm_has(vllm, tmp_path):
     assert options["quantization"] == "bitsandbytes"
     generator.generate(REQUESTS, SamplingParams())
     assert LLM.made[0].calls[0][2] == ("adapter", 1, str(tmp_path))
+    assert "tokenizer" not in options
     described = json.loads(json.dumps(generator.describe()))
     assert (described["adapter"], described["model"], described["versions"]) == (str(tmp_path), "base", {"vllm": "0.0"})
+
+
+def test_tokenizer_that_training_saved_beside_the_adapter_is_taken_unless_another_is_given(vllm, tmp_path):
+    settings = {"peft_type": "LORA", "r": 8, "base_model_name_or_path": "base", "target_modules": ["q_proj"]}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    tiny_tokenizer().save_pretrained(tmp_path)
+    VLLMGenerator(None, adapter=str(tmp_path))
+    VLLMGenerator(None, adapter=str(tmp_path), tokenizer="other")
+    assert [one.options["tokenizer"] for one in LLM.made] == [str(tmp_path), "other"]
+
+
+def test_adapter_on_the_hub_is_downloaded_by_its_commit(vllm, tmp_path, monkeypatch):
+    settings = {"peft_type": "LORA", "r": 8, "base_model_name_or_path": "base", "target_modules": ["q_proj"]}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    monkeypatch.setattr("trl_ext.evaluation._load_model.model_and_adapter", lambda model, adapter: ("base", adapter))
+    asked = []
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda name, revision: asked.append((name, revision)) or str(tmp_path)
+    )
+    generator = VLLMGenerator(None, adapter="me/adapter", adapter_revision="abc")
+    generator.generate(REQUESTS, SamplingParams())
+    assert asked == [("me/adapter", "abc")] and generator.describe()["adapter"] == "me/adapter"
+    assert LLM.made[0].calls[0][2] == ("adapter", 1, str(tmp_path))

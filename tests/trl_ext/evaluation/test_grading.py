@@ -6,7 +6,7 @@ import pytest
 
 from reward_funcs import AccuracyReward, ChoiceReward, NumericReward
 from trl_ext.errors import UserError
-from trl_ext.evaluation.grading import Graded, follows_format, grade, reward_for
+from trl_ext.evaluation.grading import Graded, check_golds, follows_format, grade, reward_for
 
 RIGHT = Graded(1.0, None, True)
 WRONG = Graded(0.0, None, False)
@@ -50,6 +50,52 @@ def test_code_that_cannot_be_run_is_unjudged(monkeypatch):
     assert grade(rows, [[text]]) == [[UNJUDGED]]
     # the rule for truncated completions says nothing of a problem that nobody can judge
     assert grade(rows, [[text]], is_truncated=[[True]], truncated="wrong") == [[UNJUDGED]]
+
+
+def test_row_with_a_gold_that_cannot_be_read_has_no_verdict_even_for_the_same_text():
+    texts = [r"<answer>x \mapsto</answer>", r"\boxed{7}", "I do not know"]
+    found = grade([row("math", r"x \mapsto"), row("math", "7")], [texts, texts])
+    assert [[one.is_correct for one in own] for own in found] == [[None] * 3, [False, True, False]]
+    cut = grade([row("math", r"x \mapsto")], [texts], is_truncated=[[True, False, False]], truncated="wrong")
+    assert [one.is_correct for one in cut[0]] == [None] * 3
+
+
+COUNTDOWN = {"target": 10, "nums": [4, 6]}
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        row("math", "4"), row("math", ""), row("math", 4), row("math", 0.5), row("math", ["4", "5"]), row("math", [4]),
+        row("choice", "B"), row("choice", ["B"]), row("countdown", COUNTDOWN),
+        row("code", {"asserts": ["assert f(1) == 2"]}),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_gold_that_the_reward_takes_is_taken(taken):
+    check_golds([taken], str)
+
+
+@pytest.mark.parametrize(
+    ("refused", "words"),
+    [
+        (row("math", None), "^row 1 has no gold in the column 'solution'; its columns are prompt, solution, task"),
+        ({"prompt": "a"}, "^row 1 has no gold .*; its columns are prompt. Give one, or grade the rows with reward="),
+        (row("math", True), "^row 1 has the solution True, with which accuracy_reward can compare nothing"),
+        (row("math", float("inf")), "the solution inf, with which accuracy_reward"),
+        (row("math", []), r"the solution \[\], with which accuracy_reward"),
+        (row("math", {"a": 1}), "the solution .*with which accuracy_reward"),
+        (row("choice", None), "has no gold"),
+        (row("choice", 1, choices=["a", "b"]), "the solution 1, with which choice_reward"),  # from 0 or from 1?
+        (row("choice", False), "the solution False, with which choice_reward"),
+        (row("countdown", 3), "the solution 3, with which countdown_reward"),
+        (row("countdown", None), "has no gold"),
+        (row("mathz", "4"), "did you mean 'math'"),
+    ],
+)
+def test_gold_that_the_reward_does_not_take_is_refused_by_row(refused, words):
+    with pytest.raises(UserError, match=words):
+        check_golds([row("math", "4"), refused], "row {}".format)
 
 
 def test_bad_gold_is_unjudged_and_keeps_its_answer():

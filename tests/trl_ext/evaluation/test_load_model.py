@@ -10,7 +10,7 @@ from peft import LoraConfig, PromptTuningConfig, get_peft_model
 
 from trl_ext.errors import UserError
 from trl_ext.evaluation._generate_transformers import TransformersGenerator
-from trl_ext.evaluation._load_model import _tokenizer_of
+from trl_ext.evaluation._load_model import tokenizer_of
 from trl_ext.evaluation.requests import Request, SamplingParams, sample_seed
 from trl_ext.testing import tiny_model, tiny_tokenizer
 
@@ -174,8 +174,34 @@ def test_tokenizer_of_an_adapter_on_the_hub_is_taken_where_it_has_one(
     monkeypatch.setattr(transformers.utils.hub.constants, "HF_HUB_CACHE", str(tmp_path))
     found = TransformersGenerator.from_pretrained(str(tiny_model_path), adapter="me/adapter")
     assert (found.tokenizer.chat_template == "own") == has_tokenizer
-    assert _tokenizer_of("base", "me/adapter") == ("me/adapter" if has_tokenizer else "base")
-    assert _tokenizer_of("base", None) == "base"
+    assert tokenizer_of("base", "me/adapter") == ("me/adapter" if has_tokenizer else "base")
+    assert tokenizer_of("base", None) == "base"
+
+
+def test_adapter_on_the_hub_is_loaded_by_its_commit_and_not_by_where_the_branch_is_now(
+    tmp_path, tiny_model_path, monkeypatch
+):
+    repository = tmp_path / "models--me--adapter"
+    (repository / "refs").mkdir(parents=True)
+    commits = {"1" * 40: "then", "2" * 40: "now"}
+    for value, (commit, template) in enumerate(commits.items(), start=1):
+        model, tokenizer = lora_model(), tiny_tokenizer()
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.data.fill_(float(value))
+        tokenizer.chat_template = template
+        for one in (model, tokenizer):
+            one.save_pretrained(repository / "snapshots" / commit)
+    (repository / "refs" / "main").write_text("2" * 40)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(transformers.utils.hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    for revision, value, template in ((None, 2.0, "now"), ("1" * 40, 1.0, "then")):
+        found = TransformersGenerator.from_pretrained(
+            str(tiny_model_path), adapter="me/adapter", adapter_revision=revision
+        )
+        weights = [one for name, one in found.model.named_parameters() if "lora_B" in name]
+        assert weights and all(bool((one == value).all()) for one in weights)
+        assert found.tokenizer.chat_template == template
 
 
 def test_broken_adapter_config_is_named(tmp_path):

@@ -13,6 +13,8 @@ import pytest
 from trl_ext.errors import UserError
 from trl_ext.evaluation import module_path, modules, pass_at_k
 from trl_ext.evaluation.modules import MODULES, OF_COMPLETIONS, _base
+from trl_ext.evaluation.requests import Completion, SamplingParams
+from trl_ext.evaluation.runner import evaluate_model
 
 ROOT = Path(__file__).resolve().parents[3]
 PREDICTIONS = [
@@ -30,9 +32,9 @@ EXPECTED = {
     "cons@1": (0.5 + 0.25) / 2,
     "cons@2": (4 / 6 + 1.5 / 6) / 2,
     "cons@4": (1.0 + 0.0) / 2,
-    "best@1": (0.5 + 0.25) / 2,
-    "best@2": (1 / 6 + 3 / 6) / 2,
-    "best@4": (0.0 + 1.0) / 2,
+    "best_of@1": (0.5 + 0.25) / 2,
+    "best_of@2": (1 / 6 + 3 / 6) / 2,
+    "best_of@4": (0.0 + 1.0) / 2,
 }
 SCRIPT = """
 import json, sys
@@ -89,7 +91,7 @@ def test_metrics_load_and_combine_in_a_fresh_home_without_a_network(tmp_path):
 def test_metric_alone_gives_what_it_gives_combined(load, name):
     options = {"scores": SCORES} if name == "best_of_k" else {}
     found = load(name).compute(predictions=PREDICTIONS, references=REFERENCES, k=[1, 2, 4], **options)
-    prefix = name.partition("_")[0] + "@"
+    prefix = "best_of@" if name == "best_of_k" else name.partition("_")[0] + "@"
     assert found == pytest.approx({key: value for key, value in EXPECTED.items() if key.startswith(prefix)})
 
 
@@ -97,7 +99,7 @@ def test_metric_without_k_looks_at_one_sample_for_pass_and_at_all_for_the_others
     batch = {"predictions": PREDICTIONS, "references": REFERENCES}
     assert load("pass_at_k").compute(**batch) == {"pass@1": 0.375}
     assert load("cons_at_k").compute(**batch) == {"cons@4": 0.5}
-    assert load("best_of_k").compute(**batch, scores=SCORES) == {"best@4": 0.5}
+    assert load("best_of_k").compute(**batch, scores=SCORES) == {"best_of@4": 0.5}
 
 
 def test_metric_takes_its_options_from_load_and_those_of_the_call_first(load):
@@ -126,17 +128,40 @@ def test_cons_at_k_of_a_task_without_answers_says_so(load):
     assert load("pass_at_k").compute(**batch) == {"pass@1": 1.0}
 
 
+def test_vote_is_that_of_the_command_where_a_sample_without_a_verdict_is_like_two_classes(load, tmp_path):
+    predictions = [[r"\boxed{50}", r"\boxed{0.5}", r"\boxed{50\%}", r"\boxed{7}", r"\boxed{7}"]]
+
+    def only_fifty(completions, **columns):
+        texts = [one if isinstance(one, str) else one[0]["content"] for one in completions]
+        return [None if "%" in text else float(text == r"\boxed{50}") for text in texts]
+
+    class Told:
+        def generate(self, requests, params):
+            return [Completion(predictions[0][int(one.key.rpartition(":")[2])], 3, False) for one in requests]
+
+        def describe(self):
+            return {"backend": "told"}
+
+    found = load("cons_at_k").compute(predictions=predictions, references=["50"], k=[2, 4], reward=only_fifty)
+    assert found == {"cons@2": 0.25, "cons@4": 0.0}  # 7 has two of the four votes
+    row, params = {"prompt": "x", "solution": "50"}, SamplingParams(temperature=0.5)
+    report = evaluate_model(
+        Told(), {"a": [row]}, tmp_path / "run", num_samples=5, ks=(2, 4), params=params, reward=only_fifty
+    )
+    assert {name: report.value("a", name) for name in found} == found
+
+
 def test_best_of_k_by_a_scorer_chooses_by_its_scores(load):
     metric = load("best_of_k")
     batch = {"predictions": PREDICTIONS, "references": REFERENCES, "k": 2}
     by_verdict = (pass_at_k(4, 2, 2) + pass_at_k(4, 1, 2)) / 2
-    assert metric.compute(**batch, scorer="accuracy_reward")["best@2"] == pytest.approx(by_verdict)
+    assert metric.compute(**batch, scorer="accuracy_reward")["best_of@2"] == pytest.approx(by_verdict)
 
     def shortness(completions, **columns):
         return [-float(len(_text(completion))) for completion in completions]
 
     # of six pairs each: the second text wins over the first and the last, and in the other problem 1/2 + 1/2 + 1
-    assert metric.compute(**batch, scorer=shortness)["best@2"] == pytest.approx((2 / 6 + 2 / 6) / 2)
+    assert metric.compute(**batch, scorer=shortness)["best_of@2"] == pytest.approx((2 / 6 + 2 / 6) / 2)
 
 
 def _text(completion):

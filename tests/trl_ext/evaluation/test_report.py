@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from trl_ext.evaluation._report_markdown import MOST_PROBLEMS, cell, long_rows, notes, table
+from trl_ext.evaluation._report_markdown import MOST_PROBLEMS, cell, figures_rows, long_rows, notes, table
 from trl_ext.evaluation.report import Problem, Report, figures, results_of
 
 
@@ -164,6 +164,16 @@ def test_long_rows_have_one_figure_each(tmp_path):
     assert rows[0] == ["benchmark", "figure", "value", "95 % interval", "problems"]
     assert rows[1] == ["maths", "pass@1", "50.0 %", "0.0, 100.0", "2"]
     assert [row[1] for row in rows[2:]] == ["pass@2", "cons@2", "tokens, mean", "tokens, p95", "truncated"]
+
+
+@pytest.mark.parametrize(
+    ("mean", "shown"), [(7.625, "7.6"), (8, "8.0"), (99.94, "99.9"), (99.96, "100"), (100.4, "100"), (1234.56, "1235")]
+)
+def test_short_lengths_have_a_decimal(tmp_path, mean, shown):
+    results = _report(tmp_path, [_problem("a", [True] * 4)]).results
+    results["benchmarks"]["maths"]["response_length"]["mean"] = mean
+    assert [row[2] for row in long_rows(results) if row[1] == "tokens, mean"] == [shown]
+    assert figures_rows(results)[1][-3] == shown
 
 
 def test_model_index_is_what_the_hub_reads(tmp_path):

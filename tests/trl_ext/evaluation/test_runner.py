@@ -301,7 +301,9 @@ def test_arguments_that_do_not_fit_are_refused_before_the_model_is_made(rows, tm
     [
         ({}, "benchmarks is empty"),
         ({"a": []}, "'a' holds no rows"),
-        ({"a": [{"prompt": "x", "solution": 4.5}]}, "row 0 of 'a' has the solution 4.5; give the gold as text"),
+        ({"a": [{"prompt": "x", "solution": True}]}, "row 0 of 'a' has the solution True, with which accuracy_reward"),
+        ({"a": [{"prompt": "x", "solution": float("nan")}]}, "has the solution nan, .* give the gold as text"),
+        ({"a": [{"prompt": "x"}]}, "row 0 of 'a' has no gold in the column 'solution'; its columns are prompt"),
         ({"a": [{"prompt": "x", "solution": "4", "task": "chioce"}]}, "did you mean 'choice'"),
         ({"a": [{"prompt": "x", "solution": "4", "task": 3}]}, "row 0 of 'a' has the task 3, which is no text"),
         ({"a": [{"prompt": "x", "solution": "4", "task": ["math"]}]}, "has the task .'math'., which is no text"),
@@ -438,7 +440,35 @@ def test_whole_prompt_has_a_hash_in_the_problem(rows, tmp_path):
     assert hashes("b", "Be brief.") == first and not {*first} & {*hashes("c", "Be slow.")}
 
 
-def test_whole_number_as_gold_is_graded(rows, tmp_path):
-    own = [{**row, "solution": int(row["solution"].strip("$"))} for row in rows[:20]]
+@pytest.mark.parametrize("form", [int, float, lambda text: [text, "a2"]], ids=["int", "float", "list"])
+def test_gold_that_is_no_text_is_graded(rows, tmp_path, form):
+    own = [{**row, "solution": form(row["solution"].strip("$"))} for row in rows[:20]]
     found = [_evaluate(of, tmp_path / name).value("arithmetic") for name, of in (("a", own), ("b", rows[:20]))]
     assert found[0] == found[1] > 0
+
+
+@pytest.mark.parametrize(
+    "said", [["\\boxed{7}"] * 2, ["I do not know"] * 2, ["\\boxed{7}", "<answer>a \\mapsto</answer>"]]
+)
+def test_problem_whose_gold_nobody_can_read_is_left_out_whatever_is_said(tmp_path, said):
+    class Said(helpers.FakeGenerator):
+        def generate(self, requests, params):
+            texts = ["\\boxed{4}" if one.prompt == "good" else said[int(one.key[-1])] for one in requests]
+            return [Completion(text, 3, False) for text in texts]
+
+    own = [{"prompt": "good", "solution": "4"}, {"prompt": "bad", "solution": "a \\mapsto"}]
+    settings = {"num_samples": 2, "ks": (1, 2), "batch_size": 1, "show_progress": False, "params": PARAMS}
+    report = evaluate_model(Said(), {"own": own}, tmp_path, **settings)
+    one = report.results["benchmarks"]["own"]
+    assert (report.value("own"), one["num_unjudged_problems"], one["num_unjudged_samples"]) == (1.0, 1, 2)
+    assert one["metrics"]["pass@2"]["num_problems"] == 1
+
+
+def test_arguments_of_the_chat_template_in_a_row_reach_its_requests_and_its_fingerprint(rows):
+    own = [{**row, "chat_template_kwargs": {"thinking": False, "tools": None}} for row in rows[:2]]
+    found = planned({"a": own}, num_samples=1, params=PARAMS, batch_size=2)[0].requests
+    assert [one.chat_template_kwargs for one in found] == [{"thinking": False}] * 2
+    empty = [{**row, "chat_template_kwargs": None} for row in rows[:2]]
+    assert fingerprint(own) != fingerprint(rows[:2]) == fingerprint(empty)
+    with pytest.raises(UserError, match="row 0: chat_template_kwargs='x' must be a mapping"):
+        planned({"a": [{**rows[0], "chat_template_kwargs": "x"}]}, num_samples=1, params=PARAMS, batch_size=2)

@@ -296,7 +296,8 @@ def test_empty_data_is_refused(call, here, refused):
 def test_adapter_of_another_base_is_refused(call, adapter, refused):
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "org/other-model"}))
-    refused(call("--adapter", "lora"), "--adapter lora was trained on org/other-model, and --model is ")
+    argv = call("--adapter", "lora", "--model", "org/this-model")
+    refused(argv, "--adapter lora was trained on org/other-model, and --model is org/this-model; leave --model out")
 
 
 def test_adapter_whose_base_is_gone_is_refused_without_a_model(call, adapter, refused):

@@ -10,8 +10,9 @@ import yaml
 
 from trl_ext.cli import main
 from trl_ext.errors import UserError
+from trl_ext.evaluation._runner_world import World
 from trl_ext.scripts._eval_arguments import arguments
-from trl_ext.scripts._eval_model import check_model, open_model, weights
+from trl_ext.scripts._eval_model import check_model, open_model, pin, weights
 from trl_ext.scripts._eval_rows import load_rows
 
 FLAGS = ("--dataset", "rows.jsonl")
@@ -116,6 +117,93 @@ def test_base_of_the_same_name_must_hold_the_same_model(base, adapter):
         check_model(args)
 
 
+def _trained_on(adapter, base):
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}))
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "place"),
+    [
+        ("Qwen/Qwen3-0.6B", "models/local"),
+        ("Qwen/Qwen3-0.6B", "snapshots/c1899de289a04d12100db370d81485cdf75e47ca"),
+        ("models/base-of-mine", "models/local"),
+        ("base-of-mine", "models/local"),
+        ("/gone/base-of-mine", "models/local"),
+    ],
+)
+def test_base_that_nothing_here_tells_is_taken_with_a_warning_that_names_both(base, adapter, trained_on, place, capsys):
+    shutil.copytree(base, base.parent / place)
+    _trained_on(adapter, trained_on)
+    check_model(_args("--model", place, "--adapter", str(adapter)))
+    told = capsys.readouterr().err
+    assert told.count("warning: ") == 1 and trained_on in told and place in told
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "place"),
+    [
+        ("Qwen/Qwen3-0.6B", "hub/models--Qwen--Qwen3-0.6B/snapshots/c1899de289a04d12100db370d81485cdf75e47ca"),
+        ("Qwen/Qwen3-0.6B", "elsewhere/qwen3-0.6b"),
+        ("/gone/mine", "elsewhere/mine"),
+    ],
+)
+def test_base_in_its_cache_or_of_the_same_name_is_taken_without_a_word(base, adapter, trained_on, place, capsys):
+    shutil.copytree(base, base.parent / place)
+    _trained_on(adapter, trained_on)
+    check_model(_args("--model", place, "--adapter", str(adapter)))
+    assert not capsys.readouterr().err
+
+
+def test_base_whose_tokenizer_was_saved_again_is_the_same_model(base, adapter, capsys):
+    other = shutil.copytree(base, base.parent / "other")
+    (other / "tokenizer_config.json").write_text("{}")
+    check_model(_args("--model", str(other), "--adapter", str(adapter)))
+    assert not capsys.readouterr().err
+
+
+def test_two_names_on_the_hub_that_differ_are_refused_and_copies_of_one_name_are_not(base, adapter):
+    _trained_on(adapter, "Qwen/Qwen3-0.6B")
+    cached = "hub/models--Qwen--Qwen3-1.7B/snapshots/c1899de"  # a folder of the cache says what it holds
+    shutil.copytree(base, base.parent / cached)
+    for other in ("Qwen/Qwen3-1.7B", cached):
+        with pytest.raises(UserError, match=rf"was trained on Qwen/Qwen3-0\.6B, and --model is {other}; leave --model"):
+            check_model(_args("--model", other, "--adapter", str(adapter)))
+    check_model(_args("--model", "me/qwen3-0.6b", "--adapter", str(adapter)))
+
+
+def test_model_and_adapter_are_loaded_by_the_commits_of_the_request(base, monkeypatch):
+    from trl_ext.evaluation import generation
+    from trl_ext.scripts import _eval_model
+
+    _write_rows("7")
+    monkeypatch.setattr("trl_ext.evaluation._load_model._base_on_hub", lambda adapter: "org/model")
+    monkeypatch.setattr(_eval_model, "_commit", lambda name, config, revision: f"commit:{name[-5:]}-of-{revision}")
+    opened = []
+    made = SimpleNamespace(generate=_answer, describe=dict)
+    monkeypatch.setattr(generation, "open_generator", lambda model, **given: opened.append(given) or made)
+    flags = ("--model", "org/model", "--adapter", "me/model", "--revision", "v1", *FLAGS)
+    assert main(["eval", *flags, "--output_dir", "out"]) == 0
+    assert [(one["revision"], one["adapter_revision"]) for one in opened] == [("model-of-v1", "model-of-None")]
+    with open("out/request.json") as file:
+        assert json.load(file)["weights"] == {"model": "commit:model-of-v1", "adapter": "commit:model-of-None"}
+
+
+def test_commits_of_the_first_process_are_those_of_all(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(
+        torch.distributed, "broadcast_object_list", lambda told, src: told.__setitem__(0, "the first's")
+    )
+    assert World(1, 2).shared("its own") == "the first's"
+    assert World().shared("its own") == "its own"
+
+
+def test_folders_and_servers_are_loaded_as_they_are_named(base):
+    args = _args("--model", str(base), "--revision", "v1")
+    pin(args, weights(args))
+    assert (args.revision, args.adapter_revision) == ("v1", None)
+
+
 def test_arguments_of_the_chat_template_reach_the_generator(base):
     generator = open_model(_args("--model", str(base), "--chat_template_kwargs", '{"enable_thinking": false}'))
     assert generator.describe()["chat_template_kwargs"] == {"enable_thinking": False}
@@ -141,10 +229,21 @@ def _write_rows(solution):
 )
 def test_number_as_gold_is_written_out(base, written, text):
     _write_rows(written)
-    sets, facts = load_rows(_args("--model", str(base), "--max_problems", "1"))
-    assert sets["rows"][0]["solution"] == text
-    assert facts["rows"]["max_problems"] == 1
-    assert load_rows(_args("--model", str(base), "--max_problems", "3"))[1]["rows"]["max_problems"] is None
+    sets, _ = load_rows(_args("--model", str(base), "--max_problems", "1"))
+    assert [row["solution"] for row in sets["rows"]] == [text]
+
+
+@pytest.mark.parametrize(("number", "told"), [(1, 1), (2, None), (3, None), (None, None)])
+def test_first_problems_are_called_so_where_there_are_more_of_them(base, number, told):
+    _write_rows("7")
+    rows = [{"problem": f"What is {n} + 1?", "answer": str(n + 1), "unique_id": f"test/{n}.json"} for n in range(2)]
+    with open("math500.jsonl", "w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    flags = ["--benchmarks", "math_500", "--local_path", "math_500=math500.jsonl"]
+    flags += [] if number is None else ["--max_problems", str(number)]
+    sets, facts = load_rows(_args("--model", str(base), *flags))
+    assert {name: one["max_problems"] for name, one in facts.items()} == {"rows": told, "math_500": told}
+    assert {len(rows) for rows in sets.values()} == {min(number or 2, 2)}
 
 
 def test_gold_that_is_no_number_is_refused(base):

@@ -16,9 +16,9 @@ import evaluate
 from trl_ext._text import did_you_mean
 from trl_ext.errors import UserError
 from trl_ext.evaluation.estimators import Verdict, best_of_k
-from trl_ext.evaluation.grading import VOTING_TASKS, Graded, grade
+from trl_ext.evaluation.grading import VOTING_TASKS, Graded, grade, judged_groups
 from trl_ext.evaluation.statistics import bootstrap_interval
-from trl_ext.evaluation.votes import group_answers, vote_score
+from trl_ext.evaluation.votes import vote_score
 
 INPUTS = """
 Args:
@@ -35,7 +35,7 @@ Args:
     seed (`int`, defaults to 0): of the interval, and of the subsets of cons_at_k.
     num_subsets (`int`, defaults to 1000): of cons_at_k, where the subsets are drawn.
 Returns:
-    One figure for each k: "pass@8", "cons@8", "best@8"; mean_at_k returns "mean@n", n being the largest number of
+    One figure for each k: "pass@8", "cons@8", "best_of@8"; mean_at_k returns "mean@n", n being the largest number of
     completions of a problem.
 """
 CITATION = """\
@@ -178,7 +178,7 @@ def vote_of(problem: Problem, k: int, options: Mapping[str, Any]) -> float:
     """cons@k of one problem; an error where the task has no answers to count, and not a figure of 0."""
     if options["task"] not in VOTING_TASKS:
         raise UserError(f"task={options['task']!r} has no vote; cons_at_k takes {' and '.join(VOTING_TASKS)}")
-    groups = group_answers(problem.answers, task=options["task"])
+    groups = judged_groups(problem.answers, problem.correct, options["task"])
     k_or_all = None if k == problem.num_judged else k
     return vote_score(groups, problem.correct, k=k_or_all, seed=options["seed"], num_subsets=options["num_subsets"])
 

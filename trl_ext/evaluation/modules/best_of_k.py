@@ -9,7 +9,7 @@ from trl_ext.evaluation.modules import _base
 class BestOfK(_base.KMetric):
     """Mean over problems of the expected correctness of the best-scored of k completions."""
 
-    prefix = "best"
+    prefix = "best_of"
     description = "Correctness of the completion that a reward scores best among k."
 
     def problems(
