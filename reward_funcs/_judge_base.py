@@ -32,6 +32,10 @@ from reward_funcs._judge_reply import BadReply, Scores, read_better, read_scores
 from reward_funcs._settings import check_flag, check_setting
 
 Side = Literal["first", "second", "tie"]
+# What a reply says, from its text, the random word of its question, and whether it was cut.
+Reader = Callable[[str, str, bool], Scores]
+
+_SECRET = r"headers|authorization|secret|password|(?:^|[_-])(?:api[_-]?)?key$|(?:^|[_-])token$"
 
 CUT = "the reply was cut at the limit of its length before its JSON object was complete; be brief"
 
@@ -40,7 +44,7 @@ class Verdict(NamedTuple):
     """What a judge makes of one completion: scores and reasons by criterion, or why there are none.
 
     `cause` is a short fixed code: `timeout`, `http_429`, `http_5xx`, `http_4xx`, `connection`, `malformed`,
-    `out_of_range`, `cut`, `refused`, `budget` or `too_long`.
+    `out_of_range`, `cut`, `refused`, `budget`, `too_long` or `too_large`.
     """
 
     scores: Mapping[str, float]
@@ -58,7 +62,8 @@ class Comparison(NamedTuple):
 class Request(NamedTuple):
     """One conversation for a model; `asked` is the same for equal questions, whatever their fence.
 
-    `num_scores` says how many scores the reply has to give, with a reason each.
+    `num_scores` says how many scores the reply has to give, with a reason each; `word` is the random word of the
+    fences, which the judge repeats in its verdict, and `read` reads a reply.
     """
 
     messages: list[Message]
@@ -66,6 +71,8 @@ class Request(NamedTuple):
     vote: int = 0
     again: bool = False
     num_scores: int = 1
+    word: str = ""
+    read: Reader | None = None
 
 
 class Reply(NamedTuple):
@@ -85,7 +92,7 @@ class Question:
 
     messages: Callable[[str], list[Message]]
     texts: tuple[str, ...]
-    read: Callable[[str], Scores]
+    read: Reader
     num_scores: int = 1
     binary: frozenset[str] = frozenset()
 
@@ -111,6 +118,9 @@ class Judge(ABC):
         fence_seed (`int`, *optional*): makes the random words functions of this number and of the texts, for runs that
             repeat exactly; keep it out of what is published.
     """
+
+    # What makes room for a verdict where replies are cut, as a warning says it.
+    cut_hint = ""
 
     def __init__(
         self,
@@ -180,7 +190,7 @@ class Judge(ABC):
         return Question(
             lambda fence: score_messages(shown, fence, context),
             texts,
-            lambda text: read_scores(text, scored, texts[:2]),
+            lambda text, word, is_cut: read_scores(text, scored, texts[:2], word, is_cut=is_cut),
             len(scored),
             binary,
         )
@@ -197,7 +207,9 @@ class Judge(ABC):
         )
         texts = (shown.first, shown.second, shown.prompt, shown.reference or "", shown.guidance)
         return Question(
-            lambda fence: pair_messages(shown, fence, context), texts, lambda text: read_better(text, texts[:3])
+            lambda fence: pair_messages(shown, fence, context),
+            texts,
+            lambda text, word, is_cut: read_better(text, texts[:3], word, is_cut=is_cut),
         )
 
     def _cleanings(self) -> tuple[Cleaning, Cleaning]:
@@ -215,10 +227,9 @@ class Judge(ABC):
         if not questions:
             return []
         requests = [request for question in questions for request in self._requests(question)]
-        readers = [question.read for question in questions for _ in range(self.votes)]
         with self._turn():
             before = self.counts.copy()
-            outcomes = self._outcomes(requests, readers)
+            outcomes = self._outcomes(requests)
             spent = {name: value - before[name] for name, value in self.counts.items()}
         for tally in self._tallies().get(threading.get_ident(), ()):
             tally.update(spent)
@@ -234,43 +245,37 @@ class Judge(ABC):
         messages = [{key: encodable(value) for key, value in one.items()} for one in messages]
         # one text after another could be one text that holds their marks: as a list they cannot
         asked = [*asked, {"role": "texts", "content": json.dumps(question.texts)}]
-        return [Request(messages, asked, vote, num_scores=question.num_scores) for vote in range(self.votes)]
+        return [
+            Request(messages, asked, vote, num_scores=question.num_scores, word=fence, read=question.read)
+            for vote in range(self.votes)
+        ]
 
-    def _outcomes(
-        self, requests: Sequence[Request], readers: Sequence[Callable[[str], Scores]]
-    ) -> list[Scores | BadReply]:
+    def _outcomes(self, requests: Sequence[Request]) -> list[Scores | BadReply]:
         """What each request comes to: known before, or asked, and asked once more where the reply has a fault."""
         outcomes: dict[int, Scores | BadReply] = {}
         for index, text in self._recalled(requests).items():
-            outcome = _read(Reply(text), readers[index])
+            outcome = outcome_of(requests[index]._replace(word=FIXED_FENCE), Reply(text))
             if isinstance(outcome, Scores):  # else an older version of this package wrote it: ask
                 outcomes[index] = outcome
         self.counts["cached"] += len(outcomes)
         open_ones = [index for index in range(len(requests)) if index not in outcomes]
         deadline = self._deadline()
-        good: dict[int, str] = {}
         asked = [requests[index] for index in open_ones]
         for _ in range(2):
             replies = self.replies(asked, deadline) if asked else []
             self.counts["requests"] += len(asked)
             faulty: dict[int, Request] = {}
             for index, reply, request in zip(open_ones, replies, asked, strict=True):
-                outcome = outcomes[index] = _read(reply, readers[index])
-                if isinstance(outcome, Scores):
-                    good[index] = reply.text or ""
-                elif reply.text is not None and not request.again:
+                outcome = outcomes[index] = outcome_of(request, reply)
+                if isinstance(outcome, BadReply) and reply.text is not None and not request.again:
                     faulty[index] = _again(request, reply.text, str(outcome))
             self.counts["again"] += len(faulty)
             open_ones, asked = list(faulty), list(faulty.values())
-        self._keep({index: (requests[index], text) for index, text in good.items()})
         return [outcomes[index] for index in range(len(requests))]
 
     def _recalled(self, requests: Sequence[Request]) -> Mapping[int, str]:
-        """Replies that are known already, by the position of their request."""
+        """Replies that are known already, by the position of their request, as of [`kept_text`]."""
         return {}
-
-    def _keep(self, replies: Mapping[int, tuple[Request, str]]) -> None:  # noqa: B027 - most judges keep nothing
-        """Called with the requests and their replies that could be used."""
 
     def _deadline(self) -> float:
         return time.monotonic() + 365 * 86400.0
@@ -283,9 +288,14 @@ class Judge(ABC):
             causes = ", ".join(sorted({fault.cause for fault in faults}))
             warnings.warn(
                 f"{type(self).__name__} judged none of the {len(outcomes)} questions of a call ({causes}): "
-                f"{without_userinfo(str(faults[0]))[:300]}",
+                f"{without_secrets(str(faults[0]))[:300]}{self._hint(faults)}",
                 stacklevel=2,
             )
+
+    def _hint(self, faults: Sequence[BadReply]) -> str:
+        """What helps against replies that were cut."""
+        is_cut = any(fault.cause == "cut" for fault in faults)
+        return f"; {self.cut_hint}" if is_cut and self.cut_hint else ""
 
     @contextmanager
     def counting(self) -> Iterator[Counter[str]]:
@@ -315,39 +325,58 @@ class Judge(ABC):
 
     def __repr__(self) -> str:
         settings = ", ".join(
-            f"{key}={without_userinfo(repr(value)):.80}" for key, value in vars(self).items() if not key.startswith("_")
+            f"{key}={without_secrets(repr(_masked(value))):.80}"
+            for key, value in vars(self).items()
+            if not key.startswith("_")
         )
         return f"{type(self).__name__}({settings})"
 
 
-def without_userinfo(text: str) -> str:
-    """The text with names and passwords in its addresses masked, and headers of requests, which hold keys, left out.
+def without_secrets(text: str) -> str:
+    """The text with names and passwords in its addresses masked, and with the values of their queries.
 
     Example:
 
     ```python
-    >>> without_userinfo("http://me:secret@localhost:8000/v1")
-    'http://***@localhost:8000/v1'
+    >>> without_secrets("http://me:secret@localhost:8000/v1?api-key=secret&version=2")
+    'http://***@localhost:8000/v1?api-key=***&version=***'
 
     ```
     """
     text = re.sub(r"(?<=://)[^/@\s'\"]++@", "***@", text)
-    return re.sub(r"('extra_headers': )\{[^{}]*+\}", r"\1{***}", text)
+    return re.sub(r"(?<=[?&])([^\s?&='\"]++=)[^\s&'\"]++", r"\1***", text)
 
 
-def _read(reply: Reply, read: Callable[[str], Scores]) -> Scores | BadReply:
-    if reply.text is None:
+def _masked(value: Any, *, is_secret: bool = False) -> Any:
+    """A setting as it may be shown: without the values of headers, nor texts whose name says that they are keys."""
+    if isinstance(value, Mapping):
+        return {
+            key: _masked(one, is_secret=is_secret or re.search(_SECRET, str(key), re.IGNORECASE) is not None)
+            for key, one in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_masked(one, is_secret=is_secret) for one in value]
+    return "***" if is_secret else value
+
+
+def outcome_of(request: Request, reply: Reply) -> Scores | BadReply:
+    """What a reply to a request comes to: scores, or why there are none."""
+    if reply.text is None or request.read is None:
         return BadReply(reply.cause, reply.detail or reply.cause)
     try:
-        return read(encodable(reply.text))
+        return request.read(encodable(reply.text), request.word, bool(reply.cause))
     except BadReply as fault:
         return BadReply(reply.cause, reply.detail) if reply.cause else fault
+
+
+def kept_text(request: Request, text: str) -> str:
+    """A reply as a cache keeps it: with the word that stands for the random one, which is another in the next call."""
+    return text.replace(request.word, FIXED_FENCE) if request.word else text
 
 
 def _again(request: Request, reply: str, fault: str) -> Request:
     return request._replace(
         messages=again_messages(request.messages, encodable(reply), fault),
-        asked=again_messages(request.asked, reply, fault),
         again=True,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 BUSY_SECONDS = 30.0
 _MANY = 500  # below SQLite's limit on the variables of a statement
+# Replies are written so many at a time, or after so many seconds.
+BATCH, BATCH_SECONDS = 64, 2.0
 
 
 def request_key(
@@ -121,3 +125,30 @@ class ReplyCache:
                 os.replace(draft, self.path)
         finally:
             draft.unlink(missing_ok=True)
+
+
+class PendingReplies:
+    """Replies on their way to a cache, some at a time, so that an interrupted call loses few of them.
+
+    Args:
+        cache (`ReplyCache`): where they go.
+    """
+
+    def __init__(self, cache: ReplyCache) -> None:
+        self.cache = cache
+        self._pending: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._written = time.monotonic()
+
+    def add(self, key: str, reply: str) -> bool:
+        """Take a reply; whether it is time to write."""
+        with self._lock:
+            self._pending[key] = reply
+            return len(self._pending) >= BATCH or time.monotonic() - self._written >= BATCH_SECONDS
+
+    def write(self) -> None:
+        """Write what is not written."""
+        with self._lock:
+            pending, self._pending = self._pending, {}
+            self._written = time.monotonic()
+        self.cache.put(pending)

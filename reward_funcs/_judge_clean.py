@@ -17,13 +17,20 @@ _WORDS = (
     "image|video|audio|box|quad|begin|prompter|prefix|suffix|middle|sys|human|bot|ipython|python"
 )
 _TOKENS = re.compile(
-    rf"<\|/?(?:{_WORDS}|[a-z0-9]++(?:[_▁-][a-z0-9]++)+)\|>"
-    rf"|\[\|/?(?:{_WORDS}|[a-z0-9]++(?:[_▁-][a-z0-9]++)+)\|\]"
-    r"|<｜[^<>｜\n]{1,60}｜>|</?s>|<</?SYS>>|<(?:bos|eos|pad|unk|mask|sop|eop|eod|eot|unused\d++)>"
-    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|MODEL_SETTINGS)\]|\[[gs]?MASK\]|\[(?:CLS|SEP)\]"
-    r"|</?(?:start|end)_of_turn>|</?seed:[a-z_]{1,40}+>|</?tool_(?:call|response)>",
+    # Gemma 4 has its bar on one side: <|turn>user ... <turn|>
+    rf"<\|/?(?:{_WORDS}|[a-z0-9]++(?:[_▁-][a-z0-9]++)+)\|?>|<(?:{_WORDS}|[a-z]++(?:_[a-z]++)+)\|>"
+    r"|\[\|/?(?:system|user|assistant|tool|endofturn)\|\]"
+    r"|<｜[^<>｜\n]{1,60}｜>|<</?SYS>>|</?(?:start|end)_of_turn>|</?seed:[a-z_]{1,40}+>|</?tool_(?:call|response)>",
     re.IGNORECASE,
 )
+# Marks that are code too: as templates write them, and where one opens something not behind what code indexes.
+# Those that begin, end or part no turn (`[MASK]`, `[CLS]`, `[SEP]`, `<mask>`, `<unk>`, `<pad>`) are text.
+_BRACKETED = "SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|MODEL_SETTINGS"
+_EXACT = re.compile(
+    rf"\[/(?:INST|THINK|{_BRACKETED})\]|(?<![\w)\]])\[(?:INST|THINK|{_BRACKETED}|gMASK)\]|◁/?think▷"
+    r"|</s>|(?<![\w)\]])<(?:s|bos|eos|sop|eop|eod|eot|unused\d{1,4})>"
+)
+_STRUCK = re.compile(r"(?<![\w)\]])<s>([^<>\n]{1,300}+)</s>")  # HTML that strikes a text out
 # Tags with which a response may claim to be over, or to be the judge's. Behind a letter an opening one is code, such as
 # vector<user>.
 _TAG_WORDS = "think|thinking|answer|system|user|assistant|instructions?|score|verdict|rubric|judge"
@@ -32,6 +39,10 @@ _THINK = re.compile(r"<\s*+(/?)\s*+think(?:ing)?\s*+>", re.IGNORECASE)
 _LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _ODD = re.compile(r"[^\x20-\x7e\n\t]")
 _BRACKETS = re.compile(r"[<>\[\]|｜]")
+_NON_JOINER, _JOINER = "\u200c", "\u200d"
+# Arabic to Tibetan, the scripts of South-East Asia, Mongolian, and the Arabic presentation forms: there joiners are
+# spelling. All marks are ASCII, so between such letters none can be hidden.
+_JOINED = re.compile(r"[\u0600-\u0fff\u1000-\u109f\u1780-\u18af\ua840-\uabff\ufb50-\ufdff\ufe70-\ufefc]")
 MAX_NESTED = 12
 
 
@@ -72,16 +83,25 @@ class Cleaning:
             text = without_think(text)
         if not self.strip_tags:
             return text
-        text = _TOKENS.sub("", text)
+        text = _without_marks(text)
         for token in self.tokens:
             text = text.replace(token, "")
         return text if self.keep_tags else _TAGS.sub("", text)
 
 
+def _without_marks(text: str) -> str:
+    """The text without the marks of chat templates; what HTML strikes out keeps its tags."""
+    parts = _STRUCK.split(_TOKENS.sub("", text))
+    parts = [_EXACT.sub("", part) for part in parts]
+    parts[1::2] = [f"<s>{part}</s>" for part in parts[1::2]]
+    return "".join(parts)
+
+
 def without_controls(text: str) -> str:
     r"""The text in plain spaces and line breaks, without characters that show nothing.
 
-    NUL and other controls are refused by some servers; zero-width characters hide a mark from who looks for it.
+    NUL and other controls are refused by some servers; zero-width characters hide a mark from who looks for it. Joiners
+    stay where they are spelling: between letters of scripts such as Arabic and Devanagari, and in emoji sequences.
 
     Example:
 
@@ -96,7 +116,24 @@ def without_controls(text: str) -> str:
 
 def _plain(match: re.Match[str]) -> str:
     one = match[0]
-    return one if one.isprintable() else " " if unicodedata.category(one) == "Zs" else ""
+    if one.isprintable():
+        return one
+    if one in (_NON_JOINER, _JOINER) and _joins(match.string, match.start()):
+        return one
+    return " " if unicodedata.category(one) == "Zs" else ""
+
+
+def _joins(text: str, at: int) -> bool:
+    """Whether the joiner at that place stands between letters that it shapes, or between emoji."""
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    if _JOINED.match(before) and _JOINED.match(after):
+        return unicodedata.category(before)[0] in "LM" and unicodedata.category(after)[0] in "LM"
+    return text[at] == _JOINER and _is_emoji(before) and _is_emoji(after) and after != "\ufe0f"
+
+
+def _is_emoji(one: str) -> bool:
+    # the variation selector and the colours of skin stand behind an emoji
+    return one == "\ufe0f" or (one >= "\u2190" and unicodedata.category(one) in ("So", "Sk"))
 
 
 def without_think(text: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reward_funcs._judge_base import CUT, Reply, without_userinfo
+from reward_funcs._judge_base import CUT, Reply, without_secrets
 from reward_funcs._judge_prompt import Message
 
 if TYPE_CHECKING:
@@ -26,8 +26,12 @@ Conversation = tuple[list[Message], dict[str, Any]]
 # Requests at once through one client. Its pool looks at all its connections for each request and keeps 20 open.
 POOL = 32
 MAX_WAIT = 30.0
+MAX_DOUBLINGS = 32  # of a wait: beyond it is MAX_WAIT whatever it began with, and later no float
+MAX_ANSWER = 8_000_000  # bytes of one answer
+SHORTEST_SECRET = 4
 # Servers without a key want some text in its place. Without one the client would send the token of the Hub to them.
 NO_KEY = "EMPTY"
+NO_MESSAGE = Reply(None, "malformed", "the endpoint's answer holds no message")
 
 
 @dataclass
@@ -76,21 +80,30 @@ class Endpoint:
 
     def detail(self, text: str) -> str:
         """What goes wrong, on one line and without the key, which endpoints and libraries like to repeat."""
-        for secret in self._secrets():
+        for secret in sorted(self._secrets(), key=len, reverse=True):
             text = text.replace(secret, "***")
-        return without_userinfo(" ".join(text.split()))[:1000]
+        return without_secrets(" ".join(text.split()))[:1000]
 
     def _secrets(self) -> list[str]:
-        """The key, and a password of the address as it is and as its header has it."""
+        """What no message may show: the key, a password, values of the address's query and of headers.
+
+        Each as it is and as JSON has it, the password as its header has it too. Short values, such as versions, are
+        masked where they stand in an address alone.
+        """
         import base64
-        from urllib.parse import unquote, urlsplit
+        import json
+        from urllib.parse import parse_qsl, unquote, urlsplit
 
         parts = urlsplit(self.base_url)
         found = [] if self.api_key_env is None else [self.api_key()]
         if parts.password:
             pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}"
             found += [parts.password, unquote(parts.password), base64.b64encode(pair.encode()).decode()]
-        return found
+        headers = self.parameters.get("extra_headers")
+        values = [str(value) for value in headers.values()] if isinstance(headers, Mapping) else []
+        values += [value for _, value in parse_qsl(parts.query)]
+        found += [value for value in values if len(value) >= SHORTEST_SECRET]
+        return [*found, *(json.dumps(one)[1:-1] for one in found)]
 
     def is_spent(self) -> bool:
         """Whether the tokens that were used have reached the budget."""
@@ -142,20 +155,44 @@ class Refused(Exception):
         self.retry_after: str | None = response.headers.get("retry-after")
 
 
-async def _refuse(response: Any) -> None:
-    """A hook of the session: the client would look for a message in the body first, and fail where it is odd."""
-    if response.status_code >= 400 or (response.status_code >= 300 and not response.has_redirect_location):
-        await response.aread()
+class TooLarge(Exception):
+    """An answer of more than `MAX_ANSWER` bytes."""
+
+
+async def _checked(response: Any) -> None:
+    """A hook of the session, before the body is read: the client would read a body of any length.
+
+    It would also look for a message in the body of a refusal first, and fail where that is odd.
+    """
+    if response.has_redirect_location:
+        return
+    chunks, size = [], 0
+    async for chunk in response.aiter_bytes():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_ANSWER:
+            raise TooLarge(f"the endpoint's answer is longer than {MAX_ANSWER} bytes")
+    response._content = b"".join(chunks)  # where aread, which has no limit, would put it
+    if response.status_code >= 300:
         raise Refused(response)
 
 
-async def ask_all(endpoint: Endpoint, conversations: Sequence[Conversation], deadline: float) -> list[Reply]:
+async def ask_all(
+    endpoint: Endpoint,
+    conversations: Sequence[Conversation],
+    deadline: float,
+    arrived: Callable[[int, Reply], bool] | None = None,
+    write: Callable[[], None] | None = None,
+) -> list[Reply]:
     """One reply for each conversation, in order; what is not there by the deadline is a `timeout`.
 
     Args:
         endpoint (`Endpoint`): where to ask.
         conversations (`Sequence[tuple[list[dict], dict]]`): N lists of messages, each with parameters of its own.
         deadline (`float`): a time of `time.monotonic`.
+        arrived (`Callable`, *optional*): called with the position of each reply and the reply, when it is there; says
+            whether it is time to write.
+        write (`Callable`, *optional*): writes what arrived, in a thread of its own.
 
     Returns:
         `list[Reply]`: N replies.
@@ -169,8 +206,13 @@ async def ask_all(endpoint: Endpoint, conversations: Sequence[Conversation], dea
 
         async def one(index: int, conversation: Conversation) -> Reply:
             async with slots:
-                return await _asked(endpoint, clients[index % len(clients)], conversation, deadline)
+                reply = await _asked(endpoint, clients[index % len(clients)], conversation, deadline)
+            if arrived is not None and arrived(index, reply) and write is not None:
+                # a disk that is slow must not hold up the requests that are under way
+                writes.append(asyncio.create_task(asyncio.to_thread(write)))
+            return reply
 
+        writes: list[asyncio.Task[None]] = []
         tasks = [asyncio.create_task(one(*pair)) for pair in enumerate(conversations)]
         try:
             await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()), return_when="FIRST_EXCEPTION")
@@ -181,6 +223,7 @@ async def ask_all(endpoint: Endpoint, conversations: Sequence[Conversation], dea
         finally:
             late = [task for task in tasks if task.cancel()]
             await asyncio.gather(*late, return_exceptions=True)
+            await asyncio.gather(*writes)
     return [
         Reply(None, "timeout", "the time for the batch is over") if task.cancelled() else task.result()
         for task in tasks
@@ -202,7 +245,7 @@ async def _clients(endpoint: Endpoint) -> AsyncIterator[list[AsyncInferenceClien
                 base_url=endpoint.base_url, api_key=endpoint.api_key(), timeout=endpoint.timeout
             )
             session = await stack.enter_async_context(get_async_session())
-            session.event_hooks = {**session.event_hooks, "response": [_refuse]}
+            session.event_hooks = {**session.event_hooks, "response": [_checked]}
             if not f".{host}".endswith((".huggingface.co", ".hf.co")):
                 # HF_HUB_OFFLINE is about the Hub; the client's hook refuses every other server with it
                 hooks = session.event_hooks
@@ -228,7 +271,7 @@ async def _asked(
         if after is None or attempt == endpoint.max_retries:
             return reply
         # jitter: requests that were turned away together do not come back together
-        backoff = min(endpoint.retry_wait * 2.0**attempt, MAX_WAIT) * random.uniform(0.5, 1.0)
+        backoff = min(endpoint.retry_wait * 2.0 ** min(attempt, MAX_DOUBLINGS), MAX_WAIT) * random.uniform(0.5, 1.0)
         wait = max(after, backoff)
         if time.monotonic() + wait >= deadline:
             return reply
@@ -253,11 +296,15 @@ async def _tried(
         return Reply(None, "timeout", f"no answer within {endpoint.timeout:g} seconds"), 0.0
     except Refused as error:
         return _of_status(endpoint, error)
+    except TooLarge as error:
+        return Reply(None, "too_large", str(error)), None
     except (getattr(errors, "HTTPError"), ConnectionError) as error:  # noqa: B009 - of httpx or httpx2, by its version
         return Reply(None, "connection", endpoint.detail(f"{type(error).__name__}: {error}")), 0.0
     except (ValueError, RecursionError) as error:  # a body that is no answer, or no JSON
         return Reply(None, "malformed", endpoint.detail(f"the endpoint's answer cannot be read: {error}")), 0.0
-    return _of_output(endpoint, output, messages), None
+    reply = _of_output(endpoint, output, messages)
+    # an answer without a message is a failure of the server, whatever its status says
+    return (NO_MESSAGE, 0.0) if reply is None else (reply, None)
 
 
 def _of_status(endpoint: Endpoint, error: Refused) -> tuple[Reply, float | None]:
@@ -291,19 +338,20 @@ def retry_after(value: str | None) -> float:
         return 0.0
 
 
-def _of_output(endpoint: Endpoint, output: Any, messages: Sequence[Message]) -> Reply:
-    """What a completion says; its tokens are counted."""
+def _of_output(endpoint: Endpoint, output: Any, messages: Sequence[Message]) -> Reply | None:
+    """What a completion says, `None` where it holds no message; its tokens are counted."""
     choices = getattr(output, "choices", None)
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = getattr(choice, "message", None)
     content = getattr(message, "content", None)
     text = content if isinstance(content, str) else ""
     used = getattr(getattr(output, "usage", None), "total_tokens", None)
+    if message is None:
+        endpoint.counts["tokens"] += used if isinstance(used, int) and used > 0 else 0
+        return None
     if not isinstance(used, int) or used < 0:  # four characters to a token, where the server does not say
         used = (sum(len(one["content"]) for one in messages) + len(text)) // 4
     endpoint.counts["tokens"] += used
-    if message is None:
-        return Reply(None, "malformed", "the endpoint's answer holds no message")
     if getattr(choice, "finish_reason", None) == "content_filter" or getattr(message, "refusal", None):
         return Reply(None, "refused", "the model refused to answer")
     if content is not None and not isinstance(content, str):

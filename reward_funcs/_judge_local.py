@@ -56,6 +56,10 @@ class LocalJudge(Judge):
     ```
     """
 
+    cut_hint = (
+        "set max_new_tokens higher, or turn a model's thoughts off: chat_template_kwargs={'enable_thinking': False}"
+    )
+
     def __init__(
         self,
         model: str | Path | tuple[Any, Any] | None = None,

@@ -18,6 +18,10 @@ Message = dict[str, str]
 # The scale of the one score that `aggregation="holistic"` asks for.
 OVERALL = "overall"
 OVERALL_SCORE = 10
+_ENDING = (
+    "Then end with one JSON object and nothing after it; inside of its texts write each backslash twice and put a "
+    "backslash before each quote mark"
+)
 # Stands for the random fence where prompts are compared: an answer does not depend on the fence.
 FIXED_FENCE = "FENCE"
 
@@ -116,10 +120,8 @@ def score_messages(task: JudgeTask, fence: str, clean: Callable[[str], str] = st
     form = ", ".join(
         f'"{number}": {{"reason": "<one sentence>", "score": <number>}}' for number in range(1, len(scored) + 1)
     )
-    body.append(
-        "First give your reasons, criterion by criterion. Then end with one JSON object and nothing after it:\n"
-        f"{{{form}}}"
-    )
+    # the form is the last line, which again_messages shows once more
+    body.append(f'First give your reasons, criterion by criterion. {_ENDING}:\n{{{form}, "id": "{fence}"}}')
     return [
         {"role": "system", "content": _rules("a response", fence)},
         {"role": "user", "content": "\n\n".join(part for part in body if part)},
@@ -138,8 +140,8 @@ def pair_messages(pair: Pair, fence: str, clean: Callable[[str], str] = str) -> 
         _fenced("RESPONSE 1", pair.first, fence),
         _fenced("RESPONSE 2", pair.second, fence),
         _rubric(asked, clean) if pair.criteria or pair.guidance else "",
-        "Decide which response is better. Their order means nothing. First give your reasons. Then end with one JSON "
-        'object and nothing after it:\n{"reason": "<one sentence>", "better": <1, 2 or "tie">}',
+        "Decide which response is better. Their order means nothing. First give your reasons. "
+        f'{_ENDING}:\n{{"reason": "<one sentence>", "better": <1, 2 or "tie">, "id": "{fence}"}}',
     ]
     return [
         {"role": "system", "content": _rules("two responses", fence)},
@@ -148,14 +150,15 @@ def pair_messages(pair: Pair, fence: str, clean: Callable[[str], str] = str) -> 
 
 
 def again_messages(messages: Sequence[Message], reply: str, fault: str) -> list[Message]:
-    """The conversation that asks once more, with what was wrong with the reply."""
+    """The conversation that asks once more, with what was wrong with the reply and the form that is wanted."""
+    form = messages[-1]["content"].rpartition("\n")[2]
     return [
         *messages,
         {"role": "assistant", "content": shortened(reply, 2000) or "(nothing)"},
         {
             "role": "user",
-            "content": f"This reply cannot be used: {fault}. Reply again with the JSON object alone, in the form and "
-            "on the scales given above.",
+            "content": f"This reply cannot be used: {fault}. Reply again with one JSON object alone, on the scales "
+            f"given above and in this form:\n{form}",
         },
     ]
 
@@ -195,8 +198,8 @@ def _rubric(task: JudgeTask, clean: Callable[[str], str]) -> str:
     for number, one in enumerate(listed, start=1):
         scale = f"weight {one.weight:g}" if task.overall else f"score {one.allowed()}"
         # one line each: a criterion of a row must not look like two
-        name, description = (" ".join(clean(text).split()) for text in (one.name, one.description))
-        lines.append(f"{number}. {name} ({scale}{_meaning(one, task.overall)}): {description}")
+        name, description = (_on_one_line(text, clean) for text in (one.name, one.description))
+        lines.append(f"{number}. {name} ({scale}{_meaning(one, task.overall, clean)}): {description}")
     if task.guidance:
         lines.append(f"Guidance: {task.guidance}")
     if task.overall:
@@ -207,10 +210,14 @@ def _rubric(task: JudgeTask, clean: Callable[[str], str]) -> str:
     return "\n".join(lines)
 
 
-def _meaning(one: Criterion, overall: bool) -> str:
+def _on_one_line(text: str, clean: Callable[[str], str]) -> str:
+    return " ".join(clean(text).split())
+
+
+def _meaning(one: Criterion, overall: bool, clean: Callable[[str], str]) -> str:
     words = []
     if one.category:
-        words.append(one.category)
+        words.append(_on_one_line(one.category, clean))
     if one.max_score == 0:
         words.append("a fault: it costs points" if overall else "a fault: 0 where it does not apply")
     elif one.binary:

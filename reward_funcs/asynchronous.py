@@ -14,7 +14,9 @@ from reward_funcs.base import Reward
 class AsyncReward:
     """A reward as a coroutine: TRL awaits all its asynchronous rewards together, so slow ones overlap.
 
-    The wrapped reward runs in a thread and gives the rewards that it gives when called itself.
+    The wrapped reward runs in a thread and gives the rewards that it gives when called itself. No thread can be stopped
+    from outside: cancelling the coroutine ends the wait at once, and the reward runs to its end behind it, for which
+    `asyncio.run` waits.
 
     Args:
         reward (`Callable`): any reward function, ours or not.

@@ -94,6 +94,7 @@ END_TOKENS = (
     "<|end|>",
     "<|return|>",
     "<end_of_turn>",
+    "<turn|>",
     "<eos>",
     "<pad>",
     "</s>",

@@ -19,8 +19,8 @@ from reward_funcs._judge_base import Judge as Judge
 from reward_funcs._judge_base import Reply as Reply
 from reward_funcs._judge_base import Request as Request
 from reward_funcs._judge_base import Verdict as Verdict
-from reward_funcs._judge_base import check_votes, reply_tokens, without_userinfo
-from reward_funcs._judge_cache import ReplyCache, request_key
+from reward_funcs._judge_base import check_votes, kept_text, outcome_of, reply_tokens, without_secrets
+from reward_funcs._judge_cache import PendingReplies, ReplyCache, request_key
 from reward_funcs._judge_callable import CallableJudge as CallableJudge
 from reward_funcs._judge_checks import InjectionReport as InjectionReport
 from reward_funcs._judge_checks import JudgeReport as JudgeReport
@@ -30,6 +30,7 @@ from reward_funcs._judge_http import Endpoint, ask_all, run_in_thread
 from reward_funcs._judge_local import LocalJudge as LocalJudge
 from reward_funcs._judge_prompt import JudgeTask as JudgeTask
 from reward_funcs._judge_prompt import Pair as Pair
+from reward_funcs._judge_reply import Scores
 from reward_funcs._settings import check_name, check_setting
 
 
@@ -49,8 +50,10 @@ class HTTPJudge(Judge):
         max_tokens (`int`, *optional*): length of a reply; by default 1024, and more for more than four criteria
             (512 + 128 for each), unless `parameters` holds `max_completion_tokens`.
         parameters (`Mapping`, *optional*): further parameters of the request, such as `{"top_p": 0.9}`, those that only
-            some servers know included.
-        max_concurrency (`int`, *optional*, defaults to 64): requests under way at once, in each process.
+            some servers know included. `{"chat_template_kwargs": {"enable_thinking": False}}` turns off the thoughts of
+            Qwen3, which leave no room for a verdict.
+        max_concurrency (`int`, *optional*, defaults to 64): requests of this judge under way at once, in each process;
+            two judges of one endpoint have twice as many.
         timeout (`float`, *optional*, defaults to 60.0): seconds for one request.
         batch_timeout (`float`, *optional*, defaults to 600.0): seconds for one call, tries and waits included; what is
             not judged by then is a `timeout`.
@@ -80,6 +83,11 @@ class HTTPJudge(Judge):
     ```
     """
 
+    cut_hint = (
+        "set max_tokens higher, or turn a model's thoughts off: "
+        "parameters={'chat_template_kwargs': {'enable_thinking': False}}"
+    )
+
     def __init__(
         self,
         base_url: str,
@@ -101,7 +109,7 @@ class HTTPJudge(Judge):
         super().__init__(**settings)
         if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
             raise ValueError(
-                f"base_url={base_url!r:.80}: it must begin with http:// or https://; write it as "
+                f"base_url={without_secrets(repr(base_url)):.80}: it must begin with http:// or https://; write it as "
                 "http://localhost:8000/v1"
             )
         self.base_url = _checked_address(base_url)
@@ -126,7 +134,25 @@ class HTTPJudge(Judge):
 
     def replies(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
         """What the endpoint says to each request."""
-        endpoint = Endpoint(
+        endpoint = self._endpoint()
+        conversations = [(request.messages, self._length(request)) for request in requests]
+        if self.cache is None:
+            return run_in_thread(lambda: ask_all(endpoint, conversations, deadline))
+        pending = PendingReplies(self.cache)
+
+        def arrived(index: int, reply: Reply) -> bool:
+            request = requests[index]
+            if not isinstance(outcome_of(request, reply), Scores):
+                return False
+            return pending.add(self._key(request), kept_text(request, reply.text or ""))
+
+        try:
+            return run_in_thread(lambda: ask_all(endpoint, conversations, deadline, arrived, pending.write))
+        finally:  # an interrupt as well: what is here was paid for
+            pending.write()
+
+    def _endpoint(self) -> Endpoint:
+        return Endpoint(
             base_url=self.base_url,
             model=self.model,
             parameters=self.parameters,
@@ -138,8 +164,6 @@ class HTTPJudge(Judge):
             token_budget=self.token_budget,
             counts=self.counts,
         )
-        conversations = [(request.messages, self._length(request)) for request in requests]
-        return run_in_thread(lambda: ask_all(endpoint, conversations, deadline))
 
     def _length(self, request: Request) -> dict[str, int]:
         """The limit of the reply's length, where none is set."""
@@ -157,10 +181,6 @@ class HTTPJudge(Judge):
         known = self.cache.get(keys)
         return {index: known[key] for index, key in enumerate(keys) if key in known}
 
-    def _keep(self, replies: Mapping[int, tuple[Request, str]]) -> None:
-        if self.cache is not None:
-            self.cache.put({self._key(request): text for request, text in replies.values()})
-
     def _key(self, request: Request) -> str:
         parameters = {**self.parameters, **self._length(request)}
         return request_key(self.base_url.rpartition("@")[2], self.model, request.asked, parameters, request.vote)
@@ -176,7 +196,7 @@ def _checked_address(base_url: str) -> str:
         is_whole = False
     if not is_whole or " " in base_url:
         raise ValueError(
-            f"base_url={without_userinfo(repr(base_url)):.80}: it must hold a host and perhaps a port; write it as "
+            f"base_url={without_secrets(repr(base_url)):.80}: it must hold a host and perhaps a port; write it as "
             "http://localhost:8000/v1"
         )
     return base_url.rstrip("/")

@@ -102,22 +102,29 @@ def _table(written: str, delimiter: str) -> list[list[str]]:
         return []
 
 
-def _is_table(rows: list[list[str]], header: str, num_rows: int) -> bool:
-    names = [field.strip(' "') for field in rows[0]] if rows else []
+def _is_table(rows: list[list[str]], names: list[str], header: str, num_rows: int) -> bool:
+    names = [name.strip('"') for name in names]
     return names == header.split() and len(rows) == num_rows + 1 and all(len(row) == len(names) for row in rows)
+
+
+def _spaced(rows: list[list[str]]) -> list[str]:
+    """The names of the columns where white space may stand in front of each."""
+    names = [name.lstrip(" \t") for name in rows[0]] if rows else []
+    return [*names[:-1], *(name.rstrip() for name in names[-1:])]
 
 
 @kind("custom:csv_city")
 def csv_city(response: Response) -> bool:
-    """A header and seven rows of five fields between commas."""
-    return _is_table(_table(response.stripped, ","), "ID Country City Year Count", 7)
+    """A header without spaces and seven rows of five fields between commas."""
+    rows = _table(response.stripped, ",")
+    return _is_table(rows, rows[0] if rows else [], "ID Country City Year Count", 7)
 
 
 @kind("custom:csv_special_character")
 def csv_special_character(response: Response) -> bool:
     """A header and fourteen rows of five fields between commas; a field in double quotes holds a special character."""
     rows = _table(response.stripped, ",")
-    return _is_table(rows, "ProductID Category Brand Price Stock", 14) and any(
+    return _is_table(rows, _spaced(rows), "ProductID Category Brand Price Stock", 14) and any(
         _is_quoted(field) and _SPECIAL.search(field.strip()[1:-1]) for row in rows[1:] for field in row
     )
 
@@ -126,7 +133,7 @@ def csv_special_character(response: Response) -> bool:
 def csv_quotes(response: Response) -> bool:
     """A header and three rows of five fields between tabs, each field in double quotes."""
     rows = _table(response.stripped, "\t")
-    return _is_table(rows, "StudentID Subject Grade Semester Score", 3) and all(
+    return _is_table(rows, _spaced(rows), "StudentID Subject Grade Semester Score", 3) and all(
         _is_quoted(field) for row in rows for field in row
     )
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import sqlite3
 import threading
+import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reward_funcs._judge_cache import ReplyCache
 from reward_funcs.judge import HTTPJudge, JudgeTask
 from reward_funcs.rubric import Criterion, Rubric
 
@@ -76,6 +81,50 @@ def test_negative_usage_does_not_fill_up_the_budget(used: int) -> None:
     assert judge.counts["tokens"] > 0 and len(server.requests) == 1
 
 
+# --- what is kept of a call ---------------------------------------------------------------------------------------
+
+
+def test_interrupt_keeps_the_replies_that_are_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    arrived = threading.Event()
+
+    def answer(request: dict[str, Any], number: int) -> Answer:
+        if number == 6:  # one at a time: those before have arrived
+            arrived.set()
+            return Answer(delay=60.0)
+        return Answer()
+
+    def interrupted(thread: threading.Thread, *rest: Any) -> None:
+        assert arrived.wait(20)
+        raise KeyboardInterrupt
+
+    with serving(answer) as server:
+        judge = a_judge(server, cache=tmp_path / "judge.sqlite", max_concurrency=1, timeout=50.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "join", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                judge.score(tasks(10))
+        assert judge.cache is not None
+        with closing(sqlite3.connect(judge.cache.path)) as connection:
+            assert connection.execute("SELECT count(*) FROM replies").fetchone() == (5,)
+
+
+def test_replies_are_written_some_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    written: list[int] = []
+    monkeypatch.setattr("reward_funcs._judge_cache.BATCH", 4)
+    put = ReplyCache.put
+
+    def counted(cache: ReplyCache, replies: Any) -> None:
+        written.append(len(replies))
+        put(cache, replies)
+
+    monkeypatch.setattr(ReplyCache, "put", counted)
+    with serving() as server:
+        judge = a_judge(server, cache=tmp_path / "judge.sqlite", max_concurrency=1)
+        judge.score(tasks(10))
+        assert judge.score(tasks(10))[0].scores and judge.counts["cached"] == 10
+    assert sum(written) == 10 and len(written) > 2 and max(written) < 10
+
+
 # --- secrets ----------------------------------------------------------------------------------------------------------
 
 
@@ -94,6 +143,55 @@ def test_key_and_password_are_in_no_warning_and_no_repr(monkeypatch: pytest.Monk
             judge.score(tasks(1))
     shown = f"{caught[0].message} {judge!r}"
     assert "password" not in shown and "bWU6" not in shown and "sk-" not in shown and "***@127.0.0.1" in shown
+
+
+def test_query_and_headers_are_in_no_message_and_no_repr() -> None:
+    body = b'{"error": "no access with k3y+1 at /v1?api-key=k3y%2B1&v=2 for he{ad}er, \\"q\\\\uote\\""}'
+    with serving(lambda request, number: Answer(status=401, body=body)) as server:
+        judge = a_judge(
+            server,
+            parameters={
+                "extra_headers": {"a": "{x}", "x-api-key": "he{ad}er", "b": '"q\\uote"'},
+                "api_key": "in the body",
+            },
+        )
+        judge.base_url += "?api-key=k3y%2B1&v=2"
+        with pytest.warns(UserWarning, match="judged none") as caught:
+            failed = judge._endpoint().detail(body.decode())
+            warnings.warn(f"judged none {failed}", stacklevel=1)
+    shown = f"{caught[0].message} {judge!r}"
+    assert "api-key=***" in shown and "v=***" in shown
+    for secret in ("k3y", "he{ad}er", "uote", "in the body", "v=2"):
+        assert secret not in shown
+
+
+def test_password_of_an_address_of_another_kind_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="it must begin with http") as caught:
+        HTTPJudge("ftp://me:password@host?api-key=password", "m")
+    assert "password" not in str(caught.value)
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_answer_without_an_end_is_given_up(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reward_funcs._judge_http.MAX_ANSWER", 100_000)
+    body = b" " * 150_000
+    body = gzip.compress(body) if coding == "gzip" else body
+    cause, warning, requests = failure(Answer(body=body, headers={"Content-Encoding": coding}))
+    assert (cause, requests) == ("too_large", 1) and "longer than 100000 bytes" in warning
+
+
+def test_wait_after_a_thousand_tries_is_no_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reward_funcs._judge_http.MAX_WAIT", 0.0)
+    with serving() as server:
+        answers = iter([*(Answer(status=500) for _ in range(1050)), Answer()])
+        server.answer = lambda request, number: next(answers)
+        assert a_judge(server, max_retries=1100, retry_wait=0).score(tasks(1))[0].scores == {"correctness": 4.0}
+
+
+def test_warning_of_cut_replies_names_what_makes_room() -> None:
+    _, warning, _ = failure(Answer(QUOTED, finish="length"))
+    assert "set max_tokens higher" in warning and "'enable_thinking': False" in warning
+    assert "max_tokens" not in failure(Answer("no object"))[1]
 
 
 def test_key_is_sent_without_the_white_space_around_it(monkeypatch: pytest.MonkeyPatch) -> None:

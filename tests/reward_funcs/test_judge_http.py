@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from reward_funcs import AsyncReward
 from reward_funcs._judge_http import retry_after, run_in_thread
-from reward_funcs.base import AsyncReward
 from reward_funcs.judge import HTTPJudge, JudgeTask, Pair
 from reward_funcs.rubric import Criterion, Rubric
 
@@ -184,9 +184,9 @@ def test_request_holds_model_messages_and_parameters() -> None:
         (Answer(body=b"<html>busy</html>"), "malformed", 3),
         (Answer(body=b"[1, 2]"), "malformed", 3),
         (Answer(body=b"\xff\xfe"), "malformed", 3),
-        (Answer(body=b'{"choices": []}'), "malformed", 1),
-        (Answer(body=b'{"choices": null}'), "malformed", 1),
-        (Answer(body=b'{"error": "overloaded"}'), "malformed", 1),
+        (Answer(body=b'{"choices": []}'), "malformed", 3),
+        (Answer(body=b'{"choices": null}'), "malformed", 3),
+        (Answer(body=b'{"error": "overloaded"}'), "malformed", 3),
         (Answer("I like it."), "malformed", 2),
         (Answer('{"1": {"score": "good"}}'), "malformed", 2),
         (Answer('{"1": {"score": 9}}'), "out_of_range", 2),
@@ -213,6 +213,8 @@ def test_failure_has_its_cause_after_the_tries_that_make_sense(answer: Answer, e
         Answer(cut=True),
         Answer(delay=30.0),
         Answer(body=b"{"),
+        Answer(body=b'{"error": {"message": "overloaded", "code": 503}}'),
+        Answer(body=b'{"choices": []}'),
         Answer("no object"),
         Answer('{"1": {"score": 6}}'),
     ],
