@@ -175,11 +175,14 @@ def _unjudged(solution: str) -> str:
 def form_fault(task: str, solution: Any) -> str:
     """What is wrong with the form of a gold of `code`, `instruction` or `judge`: a short code, `""` for nothing.
 
+    A gold of `code` is read as `code_reward` reads it: `no_tests` is what that calls `bad_gold`, and `bad_test` and
+    `unsupported_test` are its own words.
+
     Example:
 
     ```python
     >>> form_fault("code", '{"inputs": ["1"], "outputs": []}'), form_fault("judge", "Muscles")
-    ('unequal_lengths', '')
+    ('no_tests', '')
 
     ```
     """
@@ -193,17 +196,17 @@ def form_fault(task: str, solution: Any) -> str:
         return "no_json"
     if not isinstance(gold, dict):
         return "no_object"
-    return _code_fault(gold) if task == "code" else _pairs_fault(gold, "instruction_id", "kwargs", "no_instructions")
+    return (
+        _code_fault(solution) if task == "code" else _pairs_fault(gold, "instruction_id", "kwargs", "no_instructions")
+    )
 
 
-def _code_fault(gold: Mapping[str, Any]) -> str:
-    if "asserts" in gold:
-        return "" if _texts(gold["asserts"]) else "no_tests"
-    if "pytest" in gold:
-        return "" if _texts([gold["pytest"]]) else "no_tests"
-    if "fn_name" in gold and not _texts([gold["fn_name"]]):
-        return "no_function_name"
-    return _pairs_fault(gold, "inputs", "outputs", "no_tests")
+def _code_fault(solution: str) -> str:
+    """Why the reward of programs judges none by this gold, as that reads it, `""` where it does."""
+    from reward_funcs._code_tests import gold_tests
+
+    tests = gold_tests(solution)
+    return "no_tests" if tests is None else tests.problem
 
 
 def _pairs_fault(gold: Mapping[str, Any], first: str, second: str, none: str) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
-import math
+import keyword
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from reward_funcs._code_compare import equals_literal, same_output, same_result
 from reward_funcs._sandbox_jobs import Job
 from reward_funcs._sandbox_names import Uses, parsed, uses_of
-from reward_funcs._sandbox_wire import WireError, decoded, encoded
+from reward_funcs._sandbox_wire import WireError, encoded
 from reward_funcs.base import plain
 
 KINDS = ("functional", "stdio", "asserts", "pytest")
@@ -21,6 +22,7 @@ _NO_USES = Uses(frozenset(), frozenset(), False)
 _MESSAGES = {"functional": ("value", 3), "stdio": ("output", 4), "asserts": ("value", 3), "pytest": ("verdict", 3)}
 # what the encoding of a value may be longer than that of the expected one, and what it may be longer per byte
 _SLACK, _FACTOR = 16384, 16
+MAX_DEPTH = 200  # of lists and mappings in each other in a gold; what reads and compares them goes down as deep
 
 
 class Block(NamedTuple):
@@ -50,7 +52,8 @@ class GoldTests(NamedTuple):
 
     Args:
         kind (`str`): one of `KINDS`.
-        items (`tuple[Any, ...]`): blocks of statements, inputs, or the one module of tests.
+        items (`tuple[Any, ...]`): blocks of statements, inputs (those of functions as they are sent), or the one module
+            of tests.
         outputs (`tuple[Any, ...]`): the expected outputs of inputs; empty for the other kinds.
         entry (`str`): the function that inputs are given to; empty for the other kinds.
         uses (`Uses`): what the statements of tests use.
@@ -71,18 +74,22 @@ class GoldTests(NamedTuple):
         if self.kind in ("asserts", "pytest"):
             data |= {"entries": sorted(self.uses.entries), "classes": sorted(self.uses.classes)}
         if self.kind == "asserts":
-            data["blocks"] = [[one.code, one.value, _most(one.expected)] for one in items]
+            data["blocks"] = [[one.code, one.value, _most(encoded(one.expected))] for one in items]
+            data["prelude"] = "Solution" in self.uses.classes
         elif self.kind == "pytest":
             data["tests"] = items[0]
         elif self.kind == "functional":
             outputs = [one.text if isinstance(one, Text) else one for one in self.outputs[start:]]
-            data |= {"entry": self.entry, "inputs": list(map(encoded, items)), "lengths": list(map(_most, outputs))}
+            data |= {"entry": self.entry, "inputs": list(items), "lengths": list(map(_most, outputs)), "prelude": True}
         else:
             data |= {"entry": "", "inputs": list(items)}
 
         def judged(message: list[Any]) -> list[Any]:
-            # at once, so that no output is kept
-            return ["verdict", message[1], self.verdict(message, start, tolerance)]
+            # at once, so that no output is kept; what has another form is left for whoever reads all messages
+            number = message[1] if len(message) > 1 and type(message[1]) is int and message[1] >= 0 else -1
+            if number < 0 or not self.is_message([message[0], start + number, *message[2:]], start + number):
+                return ["verdict", -1, "bad_reply"]
+            return ["verdict", number, self.verdict(message, start, tolerance)]
 
         def goes_on(message: list[Any]) -> bool:
             return bool(message[2] == "passed")
@@ -119,10 +126,17 @@ class GoldTests(NamedTuple):
         except (WireError, ValueError, RecursionError):
             return "bad_value"
 
+    def text(self) -> str:
+        """A text that two golds share where they have the same tests; 1 and True are different ones."""
+        if self.kind != "asserts":
+            outputs = [["text", one.text] if isinstance(one, Text) else ["value", one] for one in self.outputs]
+            return json.dumps([self.kind, self.entry, self.items, outputs])
+        return json.dumps([[one.code, one.value, encoded(one.expected)] for one in self.items])
+
 
 def _most(expected: Any) -> int:
     """Bytes that the encoding of a value can have that is equal to the expected one."""
-    return _SLACK + _FACTOR * len(repr(expected))
+    return _SLACK + _FACTOR * len(json.dumps(expected))
 
 
 def gold_tests(gold: Any) -> GoldTests | None:
@@ -143,7 +157,12 @@ def gold_tests(gold: Any) -> GoldTests | None:
 
     ```
     """
-    return _of_text(gold) if isinstance(gold, str) else _of_value(plain(gold))
+    if isinstance(gold, str):
+        return _of_text(gold)
+    try:
+        return _of_value(plain(gold))
+    except RecursionError:  # deeper than any gold that is read
+        return None
 
 
 @lru_cache(maxsize=512)  # each gold is asked for once a completion of its prompt
@@ -155,7 +174,7 @@ def _of_text(gold: str) -> GoldTests | None:
 
 
 def _of_value(gold: Any) -> GoldTests | None:
-    if not isinstance(gold, Mapping):
+    if not isinstance(gold, Mapping) or not _is_shallow(gold):
         return None
     # a null stands where a table gives every row all keys
     given = {key for key in ("asserts", "pytest", "inputs") if gold.get(key) is not None}
@@ -166,6 +185,17 @@ def _of_value(gold: Any) -> GoldTests | None:
     if "pytest" in given:
         return _of_module(gold["pytest"]) if _are_texts([gold["pytest"]]) else None
     return _of_pairs(gold["inputs"], gold.get("outputs"), gold.get("fn_name"))
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether lists and mappings lie at most `MAX_DEPTH` deep in each other."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        held = [one.values() if isinstance(one, Mapping) else one for one in level if isinstance(one, (Mapping, list))]
+        if not held:
+            return True
+        level = [item for items in held for item in items]
+    return False
 
 
 def _are_texts(values: Any) -> bool:
@@ -205,9 +235,10 @@ def _split(block: str, tree: ast.Module) -> Block:
             try:
                 expected = ast.literal_eval(literal)
                 encoded(expected)
+                return Block(ast.unparse(ast.Module(tree.body[:-1], [])), ast.unparse(value), expected)
+            # no literal, or a block that is too deep, or has numbers too long, to be written again
             except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
                 continue
-            return Block(ast.unparse(ast.Module(tree.body[:-1], [])), ast.unparse(value), expected)
     return Block(block)
 
 
@@ -219,20 +250,22 @@ def _of_pairs(inputs: Any, outputs: Any, name: Any) -> GoldTests | None:
         if not all(isinstance(one, str) for one in [*inputs, *outputs]) or not any(map(str.strip, outputs)):
             return None
         return GoldTests("stdio", tuple(inputs), tuple(outputs))
-    if not isinstance(name, str) or not name.isidentifier():
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         return None
     try:
-        arguments = [_arguments(one) for one in inputs]
-    except (ValueError, TypeError):
+        arguments = tuple(encoded(_arguments(one)) for one in inputs)
+        # as JSON holds them: keys are texts, and what it cannot hold is no result
+        results = tuple(map(_result, json.loads(json.dumps(outputs))))
+    except (ValueError, TypeError, RecursionError):
         return None
-    return GoldTests("functional", tuple(arguments), tuple(map(_result, outputs)), name)
+    return GoldTests("functional", arguments, results, name)
 
 
 def _arguments(given: Any) -> list[Any]:
     """The arguments of a call: a list of them, or a text with one JSON value a line."""
     if isinstance(given, str):
-        return [json.loads(line) for line in given.splitlines() if line.strip()]
-    if not isinstance(given, list):
+        given = [json.loads(line) for line in given.splitlines() if line.strip()]
+    if not isinstance(given, list) or not _is_shallow(given):
         raise TypeError
     return given
 
@@ -241,133 +274,7 @@ def _result(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     try:
-        return Text(given, json.loads(given))  # a function may also return the text
+        value = json.loads(given)  # a function may also return the text
     except (ValueError, RecursionError):
         return given
-
-
-def same_output(output: str, expected: str, tolerance: float = 0.0) -> bool:
-    """Whether two texts have the same words, numbers up to a tolerance; line ends and other white space are the same.
-
-    Args:
-        output (`str`): what the program printed.
-        expected (`str`): what it should have printed.
-        tolerance (`float`, *optional*, defaults to 0.0): relative and absolute difference up to which two numbers are
-            the same; with 0 they must be written alike.
-
-    Example:
-
-    ```python
-    >>> same_output("1 2\\n", "1\\n2"), same_output("1 2 3", "1 2"), same_output("0.50", "0.5", 1e-6)
-    (True, False, True)
-
-    ```
-    """
-    words, wanted = output.split(), expected.split()
-    if len(words) != len(wanted):
-        return False
-    return all(one == other or _near(one, other, tolerance) for one, other in zip(words, wanted, strict=True))
-
-
-def _near(word: str, wanted: str, tolerance: float) -> bool:
-    if not tolerance or len(word) > 400 or len(wanted) > 400:
-        return False
-    try:
-        number, target = float(word), float(wanted)
-    except ValueError:
-        return False
-    return math.isfinite(target) and math.isclose(number, target, rel_tol=tolerance, abs_tol=tolerance)
-
-
-def same_result(value: Any, expected: Any, tolerance: float = 0.0) -> bool:
-    """Whether what a function returned is what a gold in JSON says: tuples are lists, keys of mappings may be texts.
-
-    A list of one is also taken for its item, since some data sets wrap each result in a list. The value is compared as
-    it was sent: a set of a program's making can take minutes to build.
-
-    Args:
-        value (`Any`): an encoding, see `reward_funcs._sandbox_wire.encoded`.
-        expected (`Any`): what JSON holds.
-        tolerance (`float`, *optional*, defaults to 0.0): relative and absolute difference of floating-point numbers.
-
-    Example:
-
-    ```python
-    >>> same_result(encoded((1, 2)), [1, 2]), same_result(5, [5]), same_result(True, 1), same_result(0.3001, 0.3, 1e-2)
-    (True, True, False, True)
-
-    ```
-    """
-    if _same(value, expected, tolerance):
-        return True
-    return isinstance(expected, list) and len(expected) == 1 and _same(value, expected[0], tolerance)
-
-
-def _same(value: Any, expected: Any, tolerance: float) -> bool:
-    tag = value[0] if isinstance(value, list) and value else ""
-    if isinstance(expected, list):
-        if tag not in ("l", "t") or len(value) != len(expected) + 1:
-            return False
-        return all(_same(one, other, tolerance) for one, other in zip(value[1:], expected, strict=True))
-    if isinstance(expected, dict):
-        if tag not in ("d", "o", "c", "e") or len(value) != len(expected) + 1:
-            return False
-        named = {_key(pair[0]): pair[1] for pair in value[1:]}
-        return named.keys() == expected.keys() and all(_same(named[k], expected[k], tolerance) for k in expected)
-    if tag == "i":
-        value = decoded(value)
-    if isinstance(expected, bool) or isinstance(value, bool) or not isinstance(expected, (int, float)):
-        return type(value) is type(expected) and bool(value == expected)
-    if not isinstance(value, (int, float)):
-        return False
-    is_exact = isinstance(value, int) and isinstance(expected, int)
-    if is_exact or not tolerance:
-        return value == expected
-    try:
-        return math.isclose(value, expected, rel_tol=tolerance, abs_tol=tolerance)
-    except OverflowError:
-        return False
-
-
-def _key(key: Any) -> str:
-    """The text that JSON has for a key."""
-    if isinstance(key, list) and key[:1] == ["i"]:
-        return str(decoded(key))
-    return key if isinstance(key, str) else json.dumps(key)
-
-
-def equals_literal(value: Any, literal: Any) -> bool:
-    """Whether a value equals a literal as Python's `==` has it.
-
-    Args:
-        value (`Any`): an encoding, see `reward_funcs._sandbox_wire.encoded`.
-        literal (`Any`): a value of Python's literals.
-
-    Raises:
-        WireError: For what is no encoding.
-
-    Example:
-
-    ```python
-    >>> equals_literal(encoded([1, {2}]), [1, {2}]), equals_literal(encoded((1, 2)), [1, 2]), equals_literal(1.0, True)
-    (True, False, True)
-
-    ```
-    """
-    tag = value[0] if isinstance(value, list) and value else ""
-    if isinstance(literal, (list, tuple)):
-        if tag != ("l" if isinstance(literal, list) else "t") or len(value) != len(literal) + 1:
-            return False
-        return all(map(equals_literal, value[1:], literal))
-    if isinstance(literal, (dict, set)):
-        tags = ("d", "o", "c", "e") if isinstance(literal, dict) else ("s", "f")
-        # only as many are read as are expected: keys of a program's making can take minutes to put into a table
-        if tag not in tags or len(value) != len(literal) + 1:
-            return False
-        if isinstance(literal, set):
-            return bool(decoded(value) == literal)
-        held = {decoded(pair[0]): pair[1] for pair in value[1:]}
-        return held.keys() == literal.keys() and all(equals_literal(held[key], literal[key]) for key in literal)
-    if tag and tag not in ("i", "b", "B", "x", "T"):
-        return False
-    return bool(decoded(value) == literal)
+    return Text(given, value) if _is_shallow(value) else given

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from reward_funcs._sandbox_prelude import add_prelude
 from reward_funcs._sandbox_wire import MAX_JOB, Channel, decoded, encoded, packed
 
 # Modules whose names in a program mean the module itself, in the process of the tests too.
@@ -138,9 +139,12 @@ class Server:
         compile(code, "<answer>", "exec", dont_inherit=True)
         return ["ok", None, []]
 
-    def do_load(self, code: str) -> list[Any]:
-        """Run the program; the reply says what each of its names stands for."""
+    def do_load(self, code: str, has_prelude: bool = False) -> list[Any]:
+        """Run the program, with the names of LeetCode where asked; the reply says what each of its own stands for."""
         _add_site_builtins()
+        if has_prelude:
+            add_prelude()
+        sys.argv = ["answer.py"]
         module = types.ModuleType("solution")
         sys.modules["solution"] = module
         space = module.__dict__
@@ -203,10 +207,10 @@ class Server:
             return getattr(builtins, tagged[1])
         if tagged[0] == "g":
             return iter([self.read(item) for item in tagged[1:]])
-        return self.callback(tagged[1])
+        return self.callback(*tagged[1:])
 
-    def callback(self, number: int) -> Callable[..., Any]:
-        """A function that calls one of the test process."""
+    def callback(self, number: int, name: str = "function", doc: str | None = None) -> Callable[..., Any]:
+        """A function that calls one of the test process, of that name and documentation."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             self.channel.send(["callback", number, self.written(args), self.written(kwargs)])
@@ -219,6 +223,8 @@ class Server:
                     raise kind(message[2])
                 self.channel.send(self.answer(message))  # the callback itself calls the program
 
+        call.__name__ = call.__qualname__ = name
+        call.__doc__ = doc
         return call
 
     def do_call(self, target: Any, args: Any, kwargs: Any) -> list[Any]:
@@ -245,11 +251,19 @@ class Server:
         if function is None:
             raise NameError(f"name {entry!r} is not defined")
         result = function(*self.read(args))
-        return ["ok", encoded(result), []]
+        return ["ok", encoded(result, _bare), []]
 
     def do_op(self, name: str, args: Any) -> list[Any]:
         """One of the operations that objects of the program take part in."""
         return ["ok", self.written(OPERATIONS[name](*self.read(args))), []]
+
+
+def _bare(value: Any) -> Any:
+    """What an instance of a subclass of a plain type holds, as it is sent; anything else is no result."""
+    for kind, read in _PLAIN:
+        if isinstance(value, kind):
+            return encoded(read(value), _bare)
+    raise TypeError(f"a result of the type {type(value).__name__}")
 
 
 def _add_site_builtins() -> None:

@@ -15,7 +15,7 @@ class Job:
         mode (`str`): `"asserts"`, `"calls"`, `"pytest"`, `"stdio"` or `"compile"`.
         code (`str`): the program.
         data (`dict[str, Any]`): what the mode needs: `blocks`, `entry` and `inputs`, `tests`, or `inputs`. `seconds`
-            shortens the time of the whole program.
+            shortens the time of the whole program; `prelude` gives it the names of LeetCode.
         goes_on (`Callable`, *optional*): called with each test's message; False ends the job.
         judged (`Callable`, *optional*): turns each test's message into the one that is kept, as soon as it is here.
     """

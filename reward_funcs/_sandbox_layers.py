@@ -150,7 +150,7 @@ def enter_small_root(readable: list[str], hidden: list[str]) -> None:
     for path in hidden:
         if os.path.isdir(staging + path):
             mount("none", staging + path, "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV, "size=4k,mode=755")
-    os.mkdir(f"{staging}/tmp")
+    os.makedirs(f"{staging}/tmp", exist_ok=True)
     os.makedirs(f"{staging}/dev/shm", exist_ok=True)
     for number in held.values():
         os.close(number)
@@ -167,8 +167,7 @@ def _show(link: str, target: str) -> None:
         os.makedirs(target, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "w", encoding="ascii"):
-            pass
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o644))  # `open` looks up a codec, which may be covered
     mount(link, target, None, _MS_BIND)
     device = not os.path.isdir(link) and not os.path.isfile(link)
     locked = os.statvfs(target).f_flag & (_MS_NODEV | _MS_NOSUID | _MS_NOEXEC)
@@ -176,10 +175,23 @@ def _show(link: str, target: str) -> None:
     mount("none", target, None, flags)
 
 
-def private_tmp(uid: int, size_mb: int) -> None:
-    """Mount an empty /tmp that nobody else sees and that goes with the last process that uses it."""
+def private_tmp(uid: int, size_mb: int, readable: list[str]) -> None:
+    """Mount an empty /tmp that nobody else sees and that goes with the last process that uses it.
+
+    Args:
+        uid (`int`): the user that it belongs to.
+        size_mb (`int`): its size in MiB.
+        readable (`list[str]`): what programs must see; a directory of these that lies in /tmp is shown there again.
+    """
     unshare(CLONE_NEWNS | CLONE_NEWIPC)
+    library = next((path for path in readable if path.startswith("/tmp/")), None)
+    if library is not None:  # kept at a place that is there, while /tmp is covered
+        mount(library, "/dev/shm", None, _MS_BIND | _MS_REC)
     mount("tmpfs", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size_mb}m,nr_inodes=4096,mode=700,uid={uid}")
+    if library is not None:
+        os.makedirs(library)
+        mount("/dev/shm", library, None, _MS_BIND | _MS_REC)
+        _call("umount2", b"/dev/shm", _MNT_DETACH)
     # the semaphores of multiprocessing lie there; in the same file system, so that one limit holds for both
     mount("/tmp", "/dev/shm", None, _MS_BIND)
 

@@ -10,7 +10,7 @@ import re
 import sys
 import types
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 
@@ -96,7 +96,7 @@ def _parametrize(names: Any, values: Any, **_: Any) -> Callable[[Any], Any]:
     cases = [dict(zip(listed, (one,) if len(listed) == 1 else one, strict=True)) for one in values]
 
     def mark(function: Any) -> Any:
-        function.parameters = [*getattr(function, "parameters", []), cases]
+        function.pytest_cases = [*getattr(function, "pytest_cases", []), cases]  # of a class: for each of its methods
         return function
 
     return mark
@@ -147,17 +147,17 @@ def collected(code: str, names: dict[str, Any]) -> list[Callable[[], None]]:
     unittest.main = lambda *_, **__: None  # type: ignore[assignment]
     space = {**names, "__name__": "tests"}
     exec(compile(code, "<tests>", "exec", dont_inherit=True), space)
+    # without what is the program's, which may call its own functions like tests, or like what prepares them
+    own = {name: value for name, value in space.items() if name not in names or value is not names[name]}
     found: list[Callable[[], None]] = []
-    for name, value in list(space.items()):
-        if name in names and value is names[name]:
-            continue  # of the program, which may call its own functions like tests
+    for name, value in own.items():
         if isinstance(value, types.FunctionType) and name.startswith("test"):
-            found += [_around(case, space, "function") for case in _cases(value)]
+            found += [_around(case, own, "function") for case in _cases(value)]
         elif isinstance(value, type) and issubclass(value, unittest.TestCase):
             found += _unittest_cases(value)
         elif isinstance(value, type) and name.startswith("Test"):
             found += _class_cases(value)
-    return _between(found, space.get("setup_module") or space.get("setUpModule"), None)
+    return _between(found, own.get("setup_module") or own.get("setUpModule"), None)
 
 
 def _ran(function: Callable[[], Any]) -> None:
@@ -213,10 +213,10 @@ def _around(case: Callable[[], None], holder: Any, what: str) -> Callable[[], No
     return run
 
 
-def _cases(function: Any) -> list[Callable[[], None]]:
+def _cases(function: Any, groups: Sequence[list[dict[str, Any]]] = ()) -> list[Callable[[], None]]:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise UnsupportedTest("a test that is a generator")  # pytest does not run them either
-    groups = getattr(function, "parameters", [])
+    groups = [*groups, *getattr(function, "pytest_cases", [])]
     given = {name for cases in groups for case in cases[:1] for name in case}
     missing = inspect.signature(function).parameters.keys() - given
     if any(inspect.signature(function).parameters[name].default is inspect.Parameter.empty for name in missing):
@@ -231,9 +231,10 @@ def _cases(function: Any) -> list[Callable[[], None]]:
 
 def _class_cases(kind: type) -> list[Callable[[], None]]:
     found: list[Callable[[], None]] = []
+    groups = getattr(kind, "pytest_cases", [])
     for name in [name for name in dir(kind) if name.startswith("test")]:
         instance = kind()
-        found += [_around(case, instance, "method") for case in _cases(getattr(instance, name))]
+        found += [_around(case, instance, "method") for case in _cases(getattr(instance, name), groups)]
     return _between(found, getattr(kind, "setup_class", None), getattr(kind, "teardown_class", None))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import keyword
 import operator
 import time
 import types
@@ -20,6 +21,10 @@ from reward_funcs._sandbox_wire import MAX_JOB, Channel, WireError, decoded, enc
 
 MAX_ITEMS = 1_000_000
 _BUILTIN = types.BuiltinFunctionType
+_PLAIN = frozenset({int, float, str, bytes, tuple, list, dict, set, frozenset})
+_COMPARISONS = ("lt", "le", "gt", "ge", "contains")
+# what an object may still be asked that has seen a value of the tests, see `Remote._own`
+_OF_SEEN = frozenset({*BINARY, *(f"r{name}" for name in BINARY), *UNARY, "eq", "hash", "type"})
 _UNREADABLE = (WireError, TypeError, ValueError, IndexError, KeyError, AttributeError, RecursionError, MemoryError)
 
 
@@ -43,7 +48,9 @@ class Remote:
         number (`int`): the object's number there.
         makes (`str`): of a class that the tests treat as one: `"yes"`, or `"maybe"` where only its name says so.
         asks (`str`): the same for an instance that the tests have made of such a class: it answers for its own
-            operators. Anything else that a function returns does not, or it could answer to every check.
+            operators. Anything else that a function returns does not, or it could answer to every check. With `"maybe"`
+            it answers where it sees no value of the tests, or gives an object of its own; that one is `"seen"`, and
+            gives nothing else any more.
         plain (`tuple[Any, ...]`): what an instance of a subclass of a plain type holds; empty for the others.
     """
 
@@ -57,12 +64,17 @@ class Remote:
 
     def _own(self, name: str, *others: Any) -> Any:
         """An operation of the object's own, where it has a say in it."""
-        if self._asks == "maybe":
-            raise Unsupported("operators of an object of the program")
         if not self._asks:
             raise TypeError(f"the program's object has no say in {name}")
+        has_seen = self._asks == "seen" or (self._asks == "maybe" and bool(others))
+        if has_seen and name in _COMPARISONS:
+            raise Unsupported("a comparison by an object of the program")
         result = self._client.operate(name, self, *others)
-        return Remote(self._client, result._number, asks="yes") if type(result) is Remote else result
+        if type(result) is Remote and not (has_seen and result._plain):
+            return Remote(self._client, result._number, asks="seen" if has_seen else self._asks, plain=result._plain)
+        if has_seen:  # a program could make up what the test wants to see
+            raise Unsupported("an operator of an object of the program")
+        return result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         result = self._client.call(self, args, kwargs)
@@ -166,7 +178,8 @@ class Remote:
     def __exit__(self, kind: Any, error: BaseException | None, trace: object) -> None:
         name = None if kind is None else kind.__name__
         is_swallowed = self._client.operate("exit", self, name, str(error)) is True
-        if is_swallowed and error is not None and self._asks == "yes":
+        is_found_wrong = isinstance(error, AssertionError) and not is_of_program(error)
+        if is_swallowed and error is not None and self._asks == "yes" and not is_found_wrong:
             raise Unsupported("a context of the program that ends an exception")
         # no exception ends here, or what a test has found wrong would be lost
 
@@ -175,7 +188,7 @@ def _binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     operation = getattr(operator, name)
 
     def forward(self: Remote, other: Any) -> Any:
-        if type(other) is Remote:
+        if type(other) is Remote and "seen" not in (self._asks, other._asks):
             return self._client.operate(name, self, other)
         return operation(self._plain[0], other) if self._plain else self._own(name, other)
 
@@ -194,6 +207,10 @@ def _unary(name: str) -> Callable[..., Any]:
     return apply
 
 
+def _asked(name: str) -> Callable[[Remote], Any]:
+    return lambda self: self._client.operate("get", self, name)
+
+
 for _name in BINARY:
     _forward, _backward = _binary(_name)
     setattr(Remote, f"__{_name.strip('_')}__", _forward)
@@ -201,6 +218,8 @@ for _name in BINARY:
         setattr(Remote, f"__r{_name.strip('_')}__", _backward)
 for _name in UNARY:
     setattr(Remote, f"__{_name}__", _unary(_name))
+for _name in ("__doc__", "__module__"):  # which this class has itself, so that nobody would ask the program
+    setattr(Remote, _name, property(_asked(_name)))
 
 
 def is_of_program(error: BaseException | None) -> bool:
@@ -250,7 +269,11 @@ class Client:
             raise AnswerGone("bad_value") from None
 
     def _called_back(self, number: int, args: Any, kwargs: Any) -> list[Any]:
+        if type(number) is not int or number < 0:
+            raise WireError("no function of the tests")
         function, values, named = self.functions[number], self.read(args), self.read(kwargs)
+        if type(values) is not tuple or type(named) is not dict:
+            raise WireError("no arguments")
         try:
             return ["return", self.written(function(*values, **named))]
         except Exception as error:  # noqa: BLE001 - it belongs to the program's call
@@ -277,15 +300,17 @@ class Client:
         error: BaseException = RuntimeError(text)
         for name in names:
             kind: Any = isinstance(name, str) and (self.exceptions.get(name) or getattr(builtins, name, None))
-            if kind in (StopIteration, StopAsyncIteration) and not is_next:
+            if not isinstance(kind, type):
+                continue
+            if issubclass(kind, (StopIteration, StopAsyncIteration)) and not is_next:
                 break  # it would end a loop of the tests as if there were nothing more to check
-            if isinstance(kind, type) and issubclass(kind, (Exception, SystemExit)):
+            if issubclass(kind, (Exception, SystemExit)):
                 try:
                     error = kind(*(() if args is None else self.read(args)))
                     break
                 except TypeError:  # UnicodeDecodeError and its like want more
                     continue
-        for name in [name for name in attributes if name[:1] != "_"]:
+        for name in filter(_is_public, attributes):
             setattr(error, name, self.read(attributes[name]))
         error._text, error._is_of_program = text, True  # type: ignore[attr-defined]
         return error
@@ -305,6 +330,8 @@ class Client:
 
     def operate(self, name: str, *args: Any) -> Any:
         """One of the operations that objects of the program take part in."""
+        if type(args[0]) is Remote and args[0]._asks == "seen" and name not in _OF_SEEN:
+            raise Unsupported("a use of what an operator of the program gives")
         return self.value(self.request("op", name, self.written(args)), is_next=name == "next")
 
     def written(self, value: Any) -> Any:
@@ -325,7 +352,9 @@ class Client:
             return ["n", name]
         if callable(value):
             self.functions.append(value)
-            return ["k", len(self.functions) - 1]
+            # a decorator of the program may copy these two
+            about = [value.__name__, value.__doc__] if isinstance(value, types.FunctionType) else []
+            return ["k", len(self.functions) - 1, *about]
         if hasattr(value, "__iter__"):
             return ["g", *(self.written(item) for _, item in zip(range(MAX_ITEMS), value, strict=False))]
         raise Unsupported(f"a test passes a {type(value).__name__}")
@@ -338,6 +367,8 @@ class Client:
         if tagged[0] != "h" or type(tagged[1]) is not int:
             raise WireError("unknown tag")
         plain = (self.read(tagged[4]),) if len(tagged) > 4 else ()
+        if plain and type(plain[0]) not in _PLAIN:
+            raise WireError("no value of a plain type")
         if tagged[2] == "coroutine":
             return _coroutine(Remote(self, tagged[1]))
         found = self.remotes.setdefault(tagged[1], Remote(self, tagged[1]))  # one object is one object here too
@@ -348,6 +379,8 @@ class Client:
         """What the program's names stand for in the tests.
 
         Modules of the standard library and their functions are the real ones, whatever the program has made of its own.
+        The program's process may say anything: names with two underscores in front would set what Python itself looks
+        up in a namespace, `__builtins__` among them, and are left out, with all that no statement could have bound.
 
         Args:
             described (`dict[str, Any]`): what the program's process says of its names.
@@ -357,7 +390,8 @@ class Client:
             AnswerGone: For a description that cannot be read.
         """
         try:
-            return {name: self._named(name, value, described, classes) for name, value in described.items()}
+            found = [name for name in described if not name.startswith("__") and _is_name(name)]
+            return {name: self._named(name, described[name], described, classes) for name in found}
         except _UNREADABLE:
             raise AnswerGone("bad_value") from None
 
@@ -367,7 +401,7 @@ class Client:
             if value[1] not in SAFE_MODULES:
                 raise WireError("no module of the standard library")
             module = importlib.import_module(value[1])
-            return module if tag == "M" else getattr(module, value[2])
+            return module if tag == "M" else _member(module, name, value[2])
         if tag == "h" and value[2] == "exception":
             return self._exception_class(name, value[3], described)
         found = self.read(value)
@@ -377,6 +411,8 @@ class Client:
         return found
 
     def _exception_class(self, name: str, bases: list[str], described: dict[str, Any]) -> type[Exception]:
+        if not isinstance(bases, list):
+            raise WireError("no classes")
         if name in self.exceptions:
             return self.exceptions[name]
         parent: Any = Exception
@@ -392,6 +428,23 @@ class Client:
         made = type(name, (parent,), {"__str__": lambda error: getattr(error, "_text", Exception.__str__(error))})
         self.exceptions[name] = made
         return made
+
+
+def _is_name(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _is_public(name: Any) -> bool:
+    return isinstance(name, str) and not name.startswith("_")
+
+
+def _member(module: types.ModuleType, name: str, member: Any) -> Any:
+    """What a module of the standard library has defined under the name that the program has imported it by."""
+    found = getattr(module, name, None) if member == name and _is_public(name) else None
+    # a module has names of others too, such as `typing.sys`
+    if found is None or isinstance(found, types.ModuleType) or getattr(found, "__module__", None) != module.__name__:
+        raise WireError("no member of the standard library")
+    return found
 
 
 def _update(old: Any, new: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import socket
@@ -69,6 +70,16 @@ def command(isolation: str, descriptor: int) -> list[str]:
     apart += ["--cap-add", "ALL", "--die-with-parent", "--new-session", "--dev", "/dev", "--proc", "/proc"]
     # what is shown may lie under /tmp
     return [found, *apart, "--tmpfs", "/tmp", *binds, "--chdir", "/", "--", *words]
+
+
+def connected() -> tuple[socket.socket, socket.socket]:
+    """Two sockets above the standard streams, which a new process gets new, also where this one has closed its own."""
+    pairs = [socket.socketpair()]
+    while min(one.fileno() for one in pairs[-1]) < 3:
+        pairs.append(socket.socketpair())
+    for one in itertools.chain.from_iterable(pairs[:-1]):
+        one.close()
+    return pairs[-1]
 
 
 @contextlib.contextmanager

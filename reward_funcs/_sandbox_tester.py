@@ -5,6 +5,7 @@ It is the first process of a PID namespace where there is one: when it ends, the
 
 from __future__ import annotations
 
+import builtins
 import os
 import select
 import signal
@@ -93,7 +94,7 @@ def enter_cell(settings: Settings, kept: list[int]) -> None:
     close_all_but(kept)
     os.setsid()
     if settings.has_namespaces:
-        layers.private_tmp(settings.user if settings.has_root else os.getuid(), 64)
+        layers.private_tmp(settings.user if settings.has_root else os.getuid(), 64, settings.readable)
     os.chdir(settings.directory)
     if settings.is_isolated:  # otherwise there is no library to read for another user where it is in this one's home
         layers.drop_user(settings.user)
@@ -150,7 +151,10 @@ class _Failed(Exception):
 
 def _loaded(data: dict[str, Any], client: Client) -> dict[str, Any]:
     """Run the program, or compile it; what its process says of its names."""
-    reply = client.request("compile" if data["mode"] == "compile" else "load", data["code"])
+    if data["mode"] == "compile":
+        reply = client.request("compile", data["code"])
+    else:
+        reply = client.request("load", data["code"], bool(data.get("prelude")))
     if reply[0] == "raise":
         names = reply[1] if len(reply) > 1 and isinstance(reply[1], list) else []
         raise _Failed("syntax_error" if "SyntaxError" in names else "error")
@@ -231,7 +235,8 @@ def _namespace(client: Client, described: dict[str, Any], uses: Uses) -> dict[st
     def type_of(value: Any, *rest: Any) -> Any:
         return client.operate("type", value) if type(value) is Remote else type(value, *rest)
 
-    return {"type": type_of, **names, "__name__": "tests"}
+    # the last two whatever the program has said: they are what Python looks up for itself
+    return {"type": type_of, **names, "__name__": "tests", "__builtins__": builtins}
 
 
 def _method_calls(data: dict[str, Any], client: Client, described: dict[str, Any]) -> list[Test]:

@@ -32,6 +32,17 @@ _TEXT_TYPES = {Decimal: "Decimal", Fraction: "Fraction"}
 _AS_ISO: dict[str, Any] = {"datetime": datetime, "date": date, "time": day_time}
 _LISTS: dict[str, Callable[..., Any]] = {"l": list, "t": tuple, "s": set, "f": frozenset, "q": deque}
 _DICTS: dict[str, Callable[..., Any]] = {"d": dict, "o": OrderedDict, "c": Counter, "e": dict}
+# tags whose values can be keys of a mapping, and the types of what JSON holds behind a tag
+_KEY_TAGS = frozenset("tfibxrDTI")
+_PARTS: dict[str, list[type]] = {
+    "i": [str],
+    "b": [str],
+    "B": [str],
+    "T": [str, str],
+    "I": [str, str],
+    "x": [float, float],
+    "D": [int, int, int],
+}
 _LIST_TAGS = {list: "l", tuple: "t", set: "s", frozenset: "f", deque: "q"}
 _DICT_TAGS = {dict: "d", OrderedDict: "o", Counter: "c", defaultdict: "e"}
 
@@ -118,7 +129,9 @@ def decoded(value: Any, other: Other | None = None) -> Any:
         if tag in _DICTS:
             return _DICTS[tag]({decoded(key, other): decoded(item, other) for key, item in value[1:]})
         return _decoded_rare(tag, value, other)
-    except (TypeError, IndexError, KeyError, ArithmeticError, AttributeError) as error:
+    except WireError:
+        raise
+    except (TypeError, ValueError, IndexError, KeyError, ArithmeticError, AttributeError) as error:
         raise WireError(f"bad value: {type(error).__name__}") from None
 
 
@@ -140,6 +153,57 @@ def _decoded_rare(tag: str, value: list[Any], other: Callable[[list[Any]], Any] 
     if other is None:
         raise WireError(f"unknown tag {tag!r:.20}")
     return other(value)
+
+
+def checked(value: Any, *, is_key: bool = False) -> Any:
+    """An encoding as it is, once every list in it has the form that [`encoded`] gives it; no value is made.
+
+    Whoever compares encodings part by part may rely on their form behind it.
+
+    Args:
+        value (`Any`): what has been sent.
+        is_key (`bool`, *optional*, defaults to `False`): whether it stands for a key, or for an item of a set.
+
+    Raises:
+        WireError: For anything else.
+
+    Example:
+
+    ```python
+    >>> checked(["d", ["a", ["l", 1]]])
+    ['d', ['a', ['l', 1]]]
+    >>> checked(["d", 5])
+    Traceback (most recent call last):
+    reward_funcs._sandbox_wire.WireError: a mapping without pairs
+
+    ```
+    """
+    if type(value) is not list:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        raise WireError("a mapping without its tag")
+    if not value or type(value[0]) is not str:
+        raise WireError("a list without its tag")
+    tag, parts = value[0], value[1:]
+    if is_key and tag not in _KEY_TAGS:
+        raise WireError("a key that cannot be one")
+    if tag in _LISTS:
+        for part in parts:
+            checked(part, is_key=is_key or tag in ("s", "f"))
+    elif tag in _DICTS:
+        for pair in parts:
+            if type(pair) is not list or len(pair) != 2:
+                raise WireError("a mapping without pairs")
+            checked(pair[0], is_key=True)
+            checked(pair[1])
+    elif tag == "r":
+        if len(parts) != 3 or not all(
+            type(one) is int or (type(checked(one)) is list and one[0] == "i") for one in parts
+        ):
+            raise WireError("a range without its numbers")
+    elif [type(part) for part in parts] != _PARTS.get(tag):
+        raise WireError("unknown tag")
+    return value
 
 
 def packed(message: Any, most: int = MAX_FRAME) -> bytes:

@@ -24,7 +24,9 @@ import types
 _GRACE = 2.0  # seconds that the process of the tests has beyond the deadline it keeps itself
 _PRELOADED = (
     "math cmath re json random string bisect heapq itertools functools collections operator copy typing datetime "
-    "decimal fractions statistics hashlib dataclasses enum abc contextlib array calendar textwrap numbers io queue"
+    "decimal fractions statistics hashlib dataclasses enum abc contextlib array calendar textwrap numbers io queue "
+    # before a directory that may hold them is covered
+    "encodings.ascii encodings.utf_8 encodings.latin_1"
 )
 _DEVICES = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"]
 MAX_HEADER = 4096
@@ -70,8 +72,18 @@ def _isolated(outer: str) -> dict[str, object]:
     return found
 
 
+def _forget_the_caller() -> None:
+    """Put back what a process inherits beside its files: the mask of new files, and what becomes of signals."""
+    os.umask(0o022)  # under a stricter one programs of another user could not enter the directories made here
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python itself ignores these two
+        if signal.getsignal(number) == signal.SIG_IGN:  # such as SIGCHLD, without which no child could be waited for
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
 def main() -> None:
     """Serve jobs until the other side of the socket is gone."""
+    _forget_the_caller()
     package = types.ModuleType("reward_funcs")
     package.__path__ = [os.path.dirname(os.path.abspath(__file__))]  # its modules without its __init__
     sys.modules["reward_funcs"] = package
@@ -79,10 +91,13 @@ def main() -> None:
     for name in _PRELOADED.split():
         importlib.import_module(name)
     from reward_funcs import _sandbox_tester  # noqa: F401 - loaded before the forks
+    from reward_funcs._sandbox_prelude import prelude
+
+    prelude()
 
     try:
         settings = _isolated(sys.argv[2])
-    except OSError as error:
+    except (OSError, LookupError) as error:
         control.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
         return
     gc.collect()

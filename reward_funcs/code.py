@@ -3,98 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from reward_funcs._code_blocks import last_code_block as last_code_block
 from reward_funcs._code_tests import BAD_VERDICTS, KINDS, GoldTests, gold_tests
 from reward_funcs.base import Batch, Grade, Reward, check_flag, check_name, check_setting
-from reward_funcs.extract import after_think
-from reward_funcs.format import _language
 from reward_funcs.sandbox import Job, LocalSandbox, Outcome, Sandbox, shared_sandbox
 
 LANGUAGES = ("python",)
-_FENCE = re.compile(
-    r"(?P<before>[ \t]*(?:(?:>[ \t]?|[-*+][ \t]+|\d+[.)][ \t]+)[ \t]*)*)(?P<marks>`{3,}|~{3,})(?P<info>.*)"
-)
-_QUOTE, _INDENT = re.compile(r"[ \t]*>[ \t]?"), re.compile(r"^[ \t\u00a0]+", re.MULTILINE)
-_QUOTED_TAG, _MASK = re.compile(r"""(["'])[^"'\n]*</?think>[^"'\n]*\1"""), "\ue000"
-_INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b"))
 MIN_SECONDS = 0.05  # of what is left for a program, below which it is not started anew
 _NOT_JUDGED = ("no_sandbox", "bad_reply", "too_large", *BAD_VERDICTS)
-
-
-def last_code_block(text: str, language: str = "python") -> str | None:
-    r"""The last fenced block behind the think block that names the language, or else the last that names none.
-
-    A fence within a list or a quotation counts, and so does a last one that is never closed: a program that was cut
-    off fails its tests, and one that is whole has only lost its fence.
-
-    Args:
-        text (`str`): a completion.
-        language (`str`, *optional*, defaults to `"python"`): the language; `py` and `python3` are Python too.
-
-    Returns:
-        `str | None`: the program, without the indentation of its fence; `None` without a block.
-
-    Example:
-
-    ```python
-    >>> last_code_block("It is:\n```python\nx = 1\n```\nIt prints:\n```\n1\n```\nRun it:\n```bash\npython x.py\n```")
-    'x = 1'
-
-    ```
-    """
-    # a tag in quotation marks is a text of the program, and ends no thought
-    visible = after_think(_QUOTED_TAG.sub(lambda match: match.group().replace("<", _MASK), text)).replace(_MASK, "<")
-    blocks = _blocks(visible)
-    named = [code for label, code in blocks if label == language] or [code for label, code in blocks if not label]
-    return named[-1] if named else None
-
-
-def _blocks(text: str) -> list[tuple[str, str]]:
-    """Language and content of each block, of an open one at the end too."""
-    blocks: list[tuple[str, str]] = []
-    before, marks, label, content = "", "", "", [""]
-    for line in text.split("\n"):
-        match = _FENCE.match(line)
-        if not marks:
-            # backticks further on are code within the line
-            if match and not (match["marks"][0] == "`" and "`" in match["info"]):
-                before, marks, label, content = match["before"], match["marks"], _language(_clean(match["info"])), []
-            continue
-        inner = _unquoted(line, before)
-        if inner.strip().startswith(marks) and not inner.strip(marks[0] + " \t\r") and _indent(inner) < 4:
-            blocks.append((label, _program(content)))
-            marks = ""
-        else:
-            content.append(inner)
-    if marks:
-        last = content[-1].rstrip() if content else ""
-        blocks.append((label, _program([*content[:-1], last.removesuffix(marks)])))
-    return blocks
-
-
-def _unquoted(line: str, before: str) -> str:
-    """A line without what stands in front of its fence: the marks of a quotation, the indentation of a list."""
-    for _ in range(before.count(">")):
-        line = _QUOTE.sub("", line, count=1)
-    width = len(before.rpartition(">")[2].removeprefix(" ")) if ">" in before else len(before)
-    return line[min(width, _indent(line)) :]
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" \t"))
-
-
-def _clean(text: str) -> str:
-    return text.translate(_INVISIBLE)
-
-
-def _program(lines: list[str]) -> str:
-    return _INDENT.sub(lambda match: match.group().replace("\u00a0", " "), "\n".join(lines).lstrip("\ufeff\u200b"))
 
 
 class CodeReward(Reward):
@@ -338,11 +259,7 @@ class _Key:
         return hash((self.tests.kind, len(self.tests.items)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and (self.tests is other.tests or _text(self.tests) == _text(other.tests))
-
-
-def _text(tests: GoldTests) -> str:
-    return repr(tuple(tests))  # 1 and True are different tests, and equal values
+        return isinstance(other, _Key) and (self.tests is other.tests or self.tests.text() == other.tests.text())
 
 
 def _runnable(codes: Sequence[str | None], tests: Sequence[GoldTests | None]) -> list[tuple[str, _Key]]:

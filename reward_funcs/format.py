@@ -344,7 +344,8 @@ class CodeBlockFormatReward(Reward):
 
 def _language(info: str) -> str:
     """The language that the line of a fence names, `""` where it names none."""
-    name = (info.split(maxsplit=1) or [""])[0].strip("{}.,:").lower()
+    # behind the language may stand a file or lines: python:main.py, python,linenos, python{1,3}
+    name = re.split(r"[\s:,;{}()\[\]]", info.lstrip(" \t{([.,:"), maxsplit=1)[0].strip("}.").lower()
     name = re.sub(r"^(python|ruby|lua|perl|php)[0-9][0-9.]*$", r"\1", name)
     return _LANGUAGES.get(name, name)
 

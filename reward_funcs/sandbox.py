@@ -81,6 +81,9 @@ class _Running:
         self.inbox += data
         while len(self.inbox) >= 4:
             length = int.from_bytes(self.inbox[:4], "big")
+            if length > wire.MAX_FRAME:
+                self.outcome.end = "crash"
+                return False
             if len(self.inbox) < 4 + length:
                 break
             frame = bytes(self.inbox[4 : 4 + length])
@@ -95,7 +98,11 @@ class _Running:
         except wire.WireError:  # the tests' process was killed while it wrote
             self.outcome.end = "timeout"
             return False
-        kind, outcome = message[0], self.outcome
+        outcome = self.outcome
+        if not _is_message(message):
+            outcome.end = "crash"
+            return False
+        kind = message[0]
         if kind == "end":
             # the supervisor only knows that the process of the tests has ended, and not whether it was done
             ended = self.over or ("done" if outcome.failed else "crash")
@@ -115,6 +122,15 @@ class _Running:
                 outcome.end = "stopped"
                 return False
         return True
+
+
+def _is_message(message: Any) -> bool:
+    """Whether a message has a form that the processes of a job send; what the reward makes of a test's, it sees."""
+    if not isinstance(message, list) or len(message) < 2 or not isinstance(message[0], str):
+        return False
+    if message[0] == "tests":
+        return type(message[1]) is int and message[1] >= 0
+    return message[0] not in ("end", "over", "failed") or isinstance(message[1], str)
 
 
 class LocalSandbox:
@@ -298,7 +314,7 @@ class LocalSandbox:
         return SandboxReport("none", (), "; ".join(problems) or "isolation='none' needs allow_unsafe=True")
 
     def _start(self, isolation: str) -> tuple[str, ...]:
-        ours, theirs = socket.socketpair()
+        ours, theirs = starting.connected()
         try:
             self._zygote = subprocess.Popen(
                 starting.command(isolation, theirs.fileno()),
@@ -307,6 +323,7 @@ class LocalSandbox:
                 stderr=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd=os.sep,
+                umask=0o022,
                 env={"PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
                 start_new_session=True,
             )

@@ -396,8 +396,20 @@ def test_verify_golds_fails_golds_that_nothing_can_answer():
         ("code", '{"asserts": ["assert f(1) == 2", " "]}', "no_tests"),
         ("code", '{"pytest": ""}', "no_tests"),
         ("code", '{"inputs": [], "outputs": []}', "no_tests"),
-        ("code", '{"inputs": ["1", "2"], "outputs": ["2"]}', "unequal_lengths"),
-        ("code", '{"inputs": ["1"], "outputs": ["2"], "fn_name": ""}', "no_function_name"),
+        ("code", '{"inputs": ["1", "2"], "outputs": ["2"]}', "no_tests"),
+        ("code", '{"inputs": ["1"], "outputs": ["2"], "fn_name": ""}', None),
+        ("code", '{"inputs": ["1"], "outputs": ["2"], "fn_name": null}', None),
+        ("code", '{"inputs": ["1"], "outputs": ["2"], "asserts": null, "pytest": null}', None),
+        ("code", '{"inputs": ["1"], "outputs": ["2"], "asserts": ["assert f(1) == 2"]}', "no_tests"),
+        ("code", '{"inputs": [1], "outputs": ["2"]}', "no_tests"),
+        ("code", '{"inputs": ["1"], "outputs": [""]}', "no_tests"),
+        ("code", '{"inputs": [[1]], "outputs": [2], "fn_name": "f g"}', "no_tests"),
+        ("code", '{"inputs": [[1]], "outputs": [2], "fn_name": "class"}', "no_tests"),
+        ("code", '{"inputs": [[1]], "outputs": [' + "[" * 900 + "]" * 900 + '], "fn_name": "f"}', "no_tests"),
+        ("code", '{"asserts": ["x ="]}', "bad_test"),
+        ("code", '{"asserts": ["assert True"]}', "bad_test"),
+        ("code", '{"asserts": ["import numpy\\nassert f(1) == 2"]}', "unsupported_test"),
+        ("code", '{"pytest": "x ="}', "bad_test"),
         ("code", '["assert f(1) == 2"]', "no_object"),
         ("code", "[" * 100_000, "no_json"),
         (
@@ -422,6 +434,30 @@ def test_verify_golds_fails_golds_that_nothing_can_answer():
 def test_verify_golds_checks_the_form_of_tests_and_constraints(task, gold, fault):
     _, reports = verify_golds([{"solution": gold, "task": task}])
     assert [failure.reason for failure in reports[task].failures] == ([fault] if fault else [])
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        {"asserts": ["assert f(1) == 2"]},
+        {"asserts": ["assert f(1) == 2"], "inputs": None},
+        {"asserts": ["x ="]},
+        {"asserts": ["assert np.ones(1) == f(1)"]},
+        {"asserts": [5]},
+        {"inputs": ["1"], "outputs": ["2"], "fn_name": None},
+        {"inputs": ["a"], "outputs": ["2"], "fn_name": "f"},
+        {"inputs": [[1]], "outputs": [float("nan")], "fn_name": "f"},
+        {"pytest": ["def test_f(): pass"]},
+    ],
+)
+def test_verify_golds_says_of_tests_what_the_reward_says(gold):
+    from reward_funcs.code import CodeReward
+
+    text = json.dumps(gold)
+    _, reports = verify_golds([{"solution": text, "task": "code"}])
+    # without a program nothing is run, and a gold that judges gives 0
+    (grade,) = CodeReward(timeout=30.0)(["```python\nx = 1\n```"], solution=[text])
+    assert (grade is None) == bool(reports["code"].failures)
 
 
 @pytest.mark.parametrize(

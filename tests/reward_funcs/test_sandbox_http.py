@@ -90,5 +90,15 @@ def test_a_bad_reply_is_none(server, reply):
     assert reward_of(server, reply) is None
 
 
+@pytest.mark.parametrize("value", [["d", 5], ["d", []], ["d", [["l"], 1]], ["o", None], {"a": 1}, [], ["i"], 8732])
+@pytest.mark.parametrize("expected", [{"a": 1}, [1], 8731])
+def test_a_forged_value_is_wrong_and_raises_nothing(server, value, expected):
+    reply = json.dumps({"messages": [["value", 0, value]], "failed": "", "end": "done"}).encode()
+    server.replies[:] = [(200, reply), (200, reply)]
+    reward = CodeReward(sandbox=HTTPSandbox(server.url))
+    golds = [{"fn_name": "f", "inputs": [[1]], "outputs": [expected]}, {"asserts": [f"assert f(1) == {expected!r}"]}]
+    assert [reward(["```\nx = 1\n```"], solution=[gold])[0] for gold in golds] == [0.0, 0.0]
+
+
 def test_nobody_there_is_none():
     assert HTTPSandbox("http://127.0.0.1:9/", max_retries=0).run([Job("stdio", "", {"inputs": [""]})]) == [None]
