@@ -69,6 +69,8 @@ def rewards_table() -> str:
     latency = " / ".join(_two_digits(figures["latency"][name]) for name in ("p50_ms", "p99_ms", "max_ms"))
     share = _percent(figures["settled_in_process"])
     text = f"{share} are settled in process. One completion takes {latency} ms (median / 99th percentile / longest)."
+    if unjudged := len(figures["not_judged"]):
+        text += f" {unjudged} of {figures['graded']:,} were left unjudged (`None`)."
     return "\n".join([*lines, "", text])
 
 

@@ -66,7 +66,8 @@ def test_rewards_table_rounds_and_marks_what_was_not_measured(tables):
         "| verdicts as constructed | 99.9 % | 97.5 % | |",
     ]
     assert lines[-1] == (
-        "99.6 % are settled in process. One completion takes 0.06 / 8.3 / 110 ms (median / 99th percentile / longest)."
+        "99.6 % are settled in process. One completion takes 0.06 / 8.3 / 110 ms (median / 99th percentile / longest). "
+        "1 of 4,000 were left unjudged (`None`)."
     )
 
 
