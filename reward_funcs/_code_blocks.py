@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import textwrap
 from typing import NamedTuple
@@ -10,16 +9,19 @@ from typing import NamedTuple
 from reward_funcs.extract import THINK_CLOSE, THINK_OPEN
 from reward_funcs.format import _LANGUAGES, _language
 
+# Nothing in it is tried in a second way, so that no line takes long: a completion may hold any.
 _FENCE = re.compile(
-    r"(?P<before>[ \t]*(?:(?:>[ \t]?|[-*+][ \t]+|\d+[.)][ \t]+)[ \t]*)*)(?P<marks>`{3,}|~{3,})(?P<info>.*)"
+    r"(?P<before>[ \t]*+(?:(?:>|(?:[-*+]|[0-9]{1,9}[.)])[ \t])[ \t]*+)*+)(?P<marks>`{3,}+|~{3,}+)(?P<info>.*)"
 )
 _QUOTE, _INDENT = re.compile(r"[ \t]*>[ \t]?"), re.compile(r"^[ \t\u00a0]+", re.MULTILINE)
-_QUOTED_TAG, _MASK = re.compile(r"""(["'])[^"'\n]*</?think>[^"'\n]*\1"""), "\ue000"
+_QUOTED_TAG = re.compile(r"""(["'])[^"'\n<]*+(?:<(?!/?think>)[^"'\n<]*+)*+</?think>[^"'\n]*+\1""")
+_MASK = "\ue000"
 _INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b"))
 _TAGS = re.compile(r"(?:[ \t]*</?[^<>\n]{1,40}>)+[ \t\r]*")  # </answer>, <|im_end|>
 _LABEL = re.compile(r"[A-Za-z][\w+#.-]{0,20}(?::\S*)?")
 _LABELS = frozenset({"python", *_LANGUAGES.values()})
-MAX_LOOKS = 20  # times that a text may be read again, to see what a line means by what follows
+# Times that a text may be read again, and lines in all, to see what a line means by what follows.
+MAX_LOOKS, MAX_LINES = 20, 100_000
 
 
 def last_code_block(text: str, language: str = "python") -> str | None:
@@ -99,7 +101,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
-        self.left = MAX_LOOKS * len(self.lines)
+        self.left = min(MAX_LOOKS * len(self.lines), MAX_LINES)
 
     def blocks(self) -> list[tuple[str, str]]:
         """Language and content of each block behind the thoughts, of an open one at the end too."""
@@ -165,11 +167,11 @@ class _Reader:
         -1 where that is not known: then nothing counts that CommonMark does not know.
         """
         number = 0
-        for line in itertools.islice(self.lines, index + 1, None):
+        for place in range(index + 1, len(self.lines)):
             self.left -= 1
             if self.left < 0:
                 return -1
-            behind = fence.behind(line)
+            behind = fence.behind(self.lines[place])
             if behind is None:
                 continue
             if behind.strip() and not _TAGS.fullmatch(behind) and not _is_remark(behind):
@@ -185,10 +187,11 @@ class _Reader:
         place = min(place for place in (line.find(THINK_CLOSE), line.find(THINK_OPEN)) if place >= 0)
         self.left -= index - first
         before, behind = "\n".join([*self.lines[first:index], line[:place]]), [line[place:]]
-        for other in itertools.islice(self.lines, index + 1, None):
+        for below in range(index + 1, len(self.lines)):
             self.left -= 1
             if self.left < 0:
                 return False
+            other = self.lines[below]
             found = fence.behind(other)
             if found is not None:
                 is_end = not found.strip() or bool(_TAGS.fullmatch(found))

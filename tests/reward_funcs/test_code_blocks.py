@@ -140,3 +140,18 @@ def test_a_long_text_is_not_read_again_for_each_of_its_lines(line):
     reader.blocks()
     num_lines = len(reader.lines)
     assert MAX_LOOKS * num_lines - reader.left <= (MAX_LOOKS + 2) * num_lines
+
+
+@pytest.mark.parametrize(
+    ("start", "inside"), [("> ", "> "), (">  ", ">  "), ("- ", "  "), ("-  ", "   "), ("1. ", "   "), ("\t", "\t")]
+)
+def test_many_marks_in_front_of_no_fence_are_read_once(start, inside):
+    # read in every way that they can be divided, forty of them would outlast the test run
+    assert last_code_block(start * 2000 + "x") is None
+    block = text(start * 40 + FENCE + "py", inside * 40 + "x = 1", inside * 40 + FENCE)
+    assert last_code_block(block) == "x = 1"
+
+
+@pytest.mark.parametrize("line", ["'" + "</think>" * 100_000, "'<think>' " * 50_000, "a```py\n" * 100_000])
+def test_many_tags_and_fences_hide_no_program(line):
+    assert last_code_block(text(line, f"{FENCE}python", "x = 1", FENCE)) == "x = 1"
