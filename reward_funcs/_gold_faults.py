@@ -8,9 +8,11 @@ from functools import lru_cache
 from reward_funcs.maths import is_readable
 
 MAX_KNOWN = 16384
+MAX_TRIES = 2  # of a gold that runs into a limit of the workers: each costs their deadline
 UNPARSED = "unparsed_gold"
 # what only math-verify can tell of a gold stays true for the process: "" for one that it reads
 _known: dict[str, str] = {}
+_tries: dict[str, int] = {}
 readable_here = lru_cache(maxsize=MAX_KNOWN)(is_readable)
 
 
@@ -43,7 +45,8 @@ def gold_faults(
         for gold, (_, reason) in zip(unknown, compare([(gold, "") for gold in unknown]), strict=True):
             fault = reason if is_fault(reason) else ""
             faults[gold] = fault
-            if fault == UNPARSED or reason == "unparsed_answer":  # the rest may be otherwise the next time
+            _tries[gold] = _tries.get(gold, 0) + (fault != "")
+            if fault == UNPARSED or reason == "unparsed_answer" or _tries[gold] >= MAX_TRIES:
                 _remember(gold, fault)
     return {gold: fault for gold, fault in faults.items() if fault}
 
@@ -56,4 +59,6 @@ def is_fault(reason: str) -> bool:
 def _remember(gold: str, fault: str) -> None:
     if len(_known) >= MAX_KNOWN:
         _known.clear()
+    if len(_tries) >= MAX_KNOWN:
+        _tries.clear()
     _known[gold] = fault

@@ -35,6 +35,7 @@ def _workers_end_with_the_module() -> Any:
 @pytest.fixture(autouse=True)
 def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gold_faults, "_known", {})
+    monkeypatch.setattr(_gold_faults, "_tries", {})
 
 
 def grades(texts: list[str], gold: Any) -> list[Grade]:
@@ -75,6 +76,19 @@ def test_gold_is_asked_about_once_and_only_where_it_is_not_read_in_process(monke
         rewards = AccuracyReward()(["none"] * 4, solution=["5", BAD, ONLY_IN_WORKERS, BAD])
         assert rewards == [0.0, None, 0.0, None]
     assert asked == [[(BAD, ""), (ONLY_IN_WORKERS, "")]]
+
+
+def test_gold_that_runs_into_a_limit_twice_is_not_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[tuple[str, str]]] = []
+
+    def compared(self: AccuracyReward, pairs: list[tuple[str, str]]) -> list[tuple[bool | None, str]]:
+        asked.append(pairs)
+        return [(None, "gold_timeout")] * len(pairs)
+
+    monkeypatch.setattr(AccuracyReward, "_compared", compared)
+    for _ in range(4):
+        assert AccuracyReward()(["none"] * 2, solution=[ONLY_IN_WORKERS] * 2) == [None, None]
+    assert asked == [[(ONLY_IN_WORKERS, "")]] * 2
 
 
 def test_workers_that_cannot_run_leave_the_verdict_and_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

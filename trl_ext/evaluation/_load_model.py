@@ -45,7 +45,7 @@ def model_and_adapter(model: str | None, adapter: str | None) -> tuple[str, str 
         if model is None:
             raise UserError("model is missing; name a model, or an adapter whose base is to be taken.")
         return _existing(model, "model"), None
-    base = _base_of(adapter)
+    base = base_of(adapter)
     if model is None and not base:
         raise UserError(f"adapter={adapter!r} does not say which model it belongs to; name it with model.")
     if model is None:
@@ -70,7 +70,7 @@ def _existing(name: str, argument: str) -> str:
     return name
 
 
-def _base_of(adapter: str) -> str | None:
+def base_of(adapter: str) -> str | None:
     folder = Path(adapter)
     if not folder.is_dir():
         _existing(adapter, "adapter")

@@ -131,6 +131,15 @@ def metrics_file(path: Path) -> Path:
     )
 
 
+def _rows_of_state(file: Path | None, skipped: Counter[str]) -> list[Any]:
+    """What a trainer logged, as far as its state can be read."""
+    try:
+        return [] if file is None else list(_rows(file))
+    except UserError:
+        skipped[f"unreadable {STATE_FILE}"] += 1
+        return []
+
+
 def _newest_state(folder: Path) -> Path | None:
     """The `trainer_state.json` of a run: its own, else that of its last checkpoint."""
     checkpoints = [one for one in folder.glob("checkpoint-*") if one.name.removeprefix("checkpoint-").isdecimal()]
@@ -183,8 +192,7 @@ def read_run(file: Path, name: str) -> Run:
     rows = list(_rows(file))
     if file.name == METRICS_FILE and not any(isinstance(row, dict) and "epoch" in row for row in rows):
         # An evaluation callback has written it, beside a trainer whose own figures are in its checkpoints.
-        state = _newest_state(file.parent)
-        rows = [*(_rows(state) if state is not None else ()), *rows]
+        rows = [*_rows_of_state(_newest_state(file.parent), table.skipped), *rows]
     for row in rows:
         table.add(row)
     run = Run(name, file, table.curves(), table.group_stds(), +table.skipped)

@@ -272,7 +272,7 @@ def _graded(
 
 
 def _blames_gold(reason: str) -> bool:
-    return reason in _OF_THE_GOLD or reason.startswith("gold_")
+    return reason in _OF_THE_GOLD  # "gold_timeout" and the like may be of this one comparison
 
 
 def _scores(reward: RewardFunction, texts: list[str], prompts: list[Any] | None, columns: dict[str, Any]) -> list[Any]:

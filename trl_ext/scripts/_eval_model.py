@@ -85,7 +85,9 @@ def _check_server(args: Any) -> None:
 
 def _check_base(adapter: str, given: str, model: str) -> None:
     """Refuse a model that is not the adapter's base for certain, and warn where nothing here tells."""
-    base = _adapter_config(adapter).get("base_model_name_or_path")
+    from trl_ext.evaluation._load_model import base_of
+
+    base = base_of(adapter)
     same = _is_same(base, model) if base else True
     if same is False:
         raise UserError(
@@ -234,6 +236,7 @@ def pin(args: Any, found: Mapping[str, str]) -> None:
         found (`Mapping`): what `weights` of the first process returns.
     """
     commits = {role: state.removeprefix("commit:") for role, state in found.items() if state.startswith("commit:")}
+    args.asked_revision = args.revision
     args.revision = commits.get("model", args.revision)
     args.adapter_revision = commits.get("adapter")
 
@@ -257,7 +260,7 @@ def open_model(args: Any) -> Any:
 
         if torch.cuda.is_available():
             settings["device"] = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-    return open_generator(
+    generator = open_generator(
         args.model,
         backend=args.backend,
         adapter=args.adapter,
@@ -266,3 +269,6 @@ def open_model(args: Any) -> Any:
         dtype=args.dtype,
         **settings,
     )
+    if hasattr(args, "asked_revision") and hasattr(generator, "revision"):
+        generator.revision = args.asked_revision  # what was asked for; the commits stand under "weights"
+    return generator

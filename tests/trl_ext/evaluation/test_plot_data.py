@@ -251,3 +251,12 @@ def test_figures_of_a_checkpoint_do_not_join_those_that_the_trainer_wrote(tmp_pa
     (folder / "checkpoint-9" / "trainer_state.json").write_text(json.dumps(rows))
     (run,) = read_runs([folder])
     assert points(run.curves["reward"]) == [(1.0, 0.5)] and "kl" not in run.curves
+
+
+def test_torn_state_of_a_checkpoint_leaves_the_figures_of_a_callback(tmp_path):
+    folder = written(tmp_path / "run", [{"step": 0, "eval/pass@1": 0.25}])
+    (folder / "checkpoint-9").mkdir()
+    (folder / "checkpoint-9" / "trainer_state.json").write_text('{"log_history": [{"st')
+    (run,) = read_runs([folder])
+    assert points(run.curves["eval/pass@1"]) == [(0.0, 0.25)]
+    assert dict(run.skipped) == {"unreadable trainer_state.json": 1}

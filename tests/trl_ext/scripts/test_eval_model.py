@@ -179,13 +179,24 @@ def test_model_and_adapter_are_loaded_by_the_commits_of_the_request(base, monkey
     monkeypatch.setattr("trl_ext.evaluation._load_model._base_on_hub", lambda adapter: "org/model")
     monkeypatch.setattr(_eval_model, "_commit", lambda name, config, revision: f"commit:{name[-5:]}-of-{revision}")
     opened = []
-    made = SimpleNamespace(generate=_answer, describe=dict)
+    made = SimpleNamespace(generate=_answer, revision="model-of-v1")
+    made.describe = lambda: {"revision": made.revision}
     monkeypatch.setattr(generation, "open_generator", lambda model, **given: opened.append(given) or made)
     flags = ("--model", "org/model", "--adapter", "me/model", "--revision", "v1", *FLAGS)
     assert main(["eval", *flags, "--output_dir", "out"]) == 0
     assert [(one["revision"], one["adapter_revision"]) for one in opened] == [("model-of-v1", "model-of-None")]
     with open("out/request.json") as file:
-        assert json.load(file)["weights"] == {"model": "commit:model-of-v1", "adapter": "commit:model-of-None"}
+        request = json.load(file)
+    assert request["weights"] == {"model": "commit:model-of-v1", "adapter": "commit:model-of-None"}
+    assert request["generator"] == {"revision": "v1"}  # as it was asked for
+
+
+def test_adapter_on_the_hub_says_what_it_was_trained_on(monkeypatch):
+    monkeypatch.setattr("trl_ext.evaluation._load_model._base_on_hub", lambda adapter: "Qwen/Qwen3-0.6B")
+    check_model(_args("--model", "me/qwen3-0.6b", "--adapter", "me/adapter"))
+    told = r"--adapter me/adapter was trained on Qwen/Qwen3-0\.6B, and --model is org/other"
+    with pytest.raises(UserError, match=told):
+        check_model(_args("--model", "org/other", "--adapter", "me/adapter"))
 
 
 def test_commits_of_the_first_process_are_those_of_all(monkeypatch):

@@ -98,7 +98,7 @@ def test_run_with_a_separate_value_model_and_evaluation(argv, here, tiny_model_p
         (["--critc", "shared"], "unknown flag --critc; did you mean '--critic'?"),
         (
             ["--critic", "adaptor"],
-            "critic='adaptor' is unknown; choose one of adapter, shared, model. Did you mean 'adapter'?",
+            "critic='adaptor' is unknown; choose one of adapter, shared, model; did you mean 'adapter'?",
         ),
         (
             ["--reward_funcs", "cli_rewards.leter_reward"],
