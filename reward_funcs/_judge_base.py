@@ -86,6 +86,29 @@ class Reply(NamedTuple):
     detail: str = ""
 
 
+class _Once:
+    """A reader that reads the same reply once: it is asked when a reply comes in, and again when all are there."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._last: tuple[tuple[str, str, bool], Scores | BadReply] | None = None
+
+    def __call__(self, text: str, word: str, is_cut: bool) -> Scores:
+        asked = (text, word, is_cut)
+        if self._last is None or self._last[0] != asked:
+            self._last = asked, self._outcome(*asked)
+        outcome = self._last[1]
+        if isinstance(outcome, BadReply):
+            raise outcome
+        return outcome
+
+    def _outcome(self, text: str, word: str, is_cut: bool) -> Scores | BadReply:
+        try:
+            return self._read(text, word, is_cut)
+        except BadReply as fault:
+            return fault
+
+
 @dataclass(frozen=True)
 class Question:
     """A conversation in both forms, how its reply is read, and which of its scores have nothing between two values."""
@@ -246,7 +269,7 @@ class Judge(ABC):
         # one text after another could be one text that holds their marks: as a list they cannot
         asked = [*asked, {"role": "texts", "content": json.dumps(question.texts)}]
         return [
-            Request(messages, asked, vote, num_scores=question.num_scores, word=fence, read=question.read)
+            Request(messages, asked, vote, num_scores=question.num_scores, word=fence, read=_Once(question.read))
             for vote in range(self.votes)
         ]
 
@@ -367,6 +390,8 @@ def outcome_of(request: Request, reply: Reply) -> Scores | BadReply:
         return request.read(encodable(reply.text), request.word, bool(reply.cause))
     except BadReply as fault:
         return BadReply(reply.cause, reply.detail) if reply.cause else fault
+    except RecursionError:  # called deep in the stack already: a text of a model may not end the training
+        return BadReply("malformed", "its JSON object is nested too deep to be read")
 
 
 def kept_text(request: Request, text: str) -> str:

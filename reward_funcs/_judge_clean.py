@@ -23,14 +23,13 @@ _TOKENS = re.compile(
     r"|<｜[^<>｜\n]{1,60}｜>|<</?SYS>>|</?(?:start|end)_of_turn>|</?seed:[a-z_]{1,40}+>|</?tool_(?:call|response)>",
     re.IGNORECASE,
 )
-# Marks that are code too: as templates write them, and where one opens something not behind what code indexes.
+# Marks that are code too, as templates write them. Where one opens something behind what code indexes it may be code.
 # Those that begin, end or part no turn (`[MASK]`, `[CLS]`, `[SEP]`, `<mask>`, `<unk>`, `<pad>`) are text.
 _BRACKETED = "SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|MODEL_SETTINGS"
-_EXACT = re.compile(
-    rf"\[/(?:INST|THINK|{_BRACKETED})\]|(?<![\w)\]])\[(?:INST|THINK|{_BRACKETED}|gMASK)\]|◁/?think▷"
-    r"|</s>|(?<![\w)\]])<(?:s|bos|eos|sop|eop|eod|eot|unused\d{1,4})>"
-)
-_STRUCK = re.compile(r"(?<![\w)\]])<s>([^<>\n]{1,300}+)</s>")  # HTML that strikes a text out
+_OPENED = rf"(?:\[(?=(?:INST|THINK|{_BRACKETED}|gMASK)\])|<(?=(?:s|bos|eos|sop|eop|eod|eot|unused\d{{1,4}})>))"
+_EXACT = re.compile(rf"\[/(?:INST|THINK|{_BRACKETED})\]|◁/?think▷|</s>|(?<![\w)\]]){_OPENED}\w++[\]>]")
+_IN_CODE = re.compile(rf"(?<=[\w)\]])({_OPENED})")
+_STRUCK = re.compile(r"<s>([^<>\n]{1,300}+)</s>")  # HTML that strikes a text out
 # Tags with which a response may claim to be over, or to be the judge's. Behind a letter an opening one is code, such as
 # vector<user>.
 _TAG_WORDS = "think|thinking|answer|system|user|assistant|instructions?|score|verdict|rubric|judge"
@@ -52,7 +51,8 @@ class Cleaning:
 
     Args:
         strip_think (`bool`): leave out think blocks, closed or not.
-        strip_tags (`bool`): leave out the marks of chat templates, and tags such as `<answer>`, whose content stays.
+        strip_tags (`bool`): leave out the marks of chat templates, and tags such as `<answer>`, whose content stays;
+            marks that may be code or HTML get a space instead (`regs[ INST]`).
         max_chars (`int`): longer text loses its middle.
         keep_tags (`bool`, *optional*): leave out marks of chat templates alone, for a prompt that names tags.
         tokens (`Collection[str]`, *optional*): further marks, the special tokens of the judge's own tokenizer.
@@ -90,10 +90,13 @@ class Cleaning:
 
 
 def _without_marks(text: str) -> str:
-    """The text without the marks of chat templates; what HTML strikes out keeps its tags."""
+    """The text without the marks of chat templates; with a space in those that may be code or HTML.
+
+    No tokenizer reads `[ INST]`, `< s>` or `< /s>` as a mark, and a reader sees what was meant.
+    """
     parts = _STRUCK.split(_TOKENS.sub("", text))
-    parts = [_EXACT.sub("", part) for part in parts]
-    parts[1::2] = [f"<s>{part}</s>" for part in parts[1::2]]
+    parts = [_IN_CODE.sub(r"\1 ", _EXACT.sub("", part)) for part in parts]
+    parts[1::2] = [f"< s>{part}< /s>" for part in parts[1::2]]
     return "".join(parts)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 MAX_DEPTH = 64
-# Characters looked at for objects that do not close, all together: past them a text is hostile.
+# Characters of broken objects that are read, all together: past them a text is hostile.
 WORK = 1_000_000
 LEAST_WORK = 50  # what a broken object counts for, however short
 
@@ -23,7 +23,8 @@ LEAST_WORK = 50  # what a broken object counts for, however short
 _START = re.compile(
     r"""\{\s*+["'“]|\[\s*+\{\s*+["'“]|\{\s*+(?:\d++|reasons?|scores?|better|criteria|criterion[ _]?\d++)\s*+:"""
 )
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+_MARK = re.compile(r'(\\*+)"|[{}\[\]]')
+_CLOSERS = {"{": "}", "[": "]"}
 _PARTS = re.compile(r'("(?:[^"\\]|\\.)*+")', re.DOTALL)
 _COMMA = re.compile(r",(\s*+[}\]])")
 _FRACTION = re.compile(r"(?<=[:\s])(\d++(?:\.\d++)?)\s*+/\s*+(\d++(?:\.\d++)?)(?=\s*+(?:[,}\]]|\Z))")
@@ -61,12 +62,13 @@ class _Double(ValueError):
     """A key that stands twice in one object."""
 
 
-def pieces(text: str, work: int = WORK) -> list[Piece] | None:
+def pieces(text: str, work: int = WORK, start: int = 0) -> list[Piece] | None:
     """The objects of a text, and lists of objects; inside of a complete one no further are looked for.
 
     Args:
         text (`str`): any text.
-        work (`int`, *optional*): characters of broken objects that are looked at.
+        work (`int`, *optional*): characters of broken objects that are read.
+        start (`int`, *optional*): where to begin.
 
     Returns:
         `list[Piece]`, *optional*: complete and broken ones in order; `None` for a text that would take too long.
@@ -82,49 +84,61 @@ def pieces(text: str, work: int = WORK) -> list[Piece] | None:
     ```
     """
     found: list[Piece] = []
-    is_plain = "\\" not in text  # what is JSON already may mean something else with backslashes alone
-    at = 0
+    spans: dict[int, tuple[int, int]] | None = None
+    at = start
     while (match := _START.search(text, at)) is not None:
-        start = match.start()
-        piece, seen = _piece(text, start, start + work, is_plain)
+        spans = _spans(text, match.start()) if spans is None else spans
+        piece = _piece(text, match.start(), spans.get(match.start()))
         found.append(piece)
         if piece.fault:
-            work -= max(seen - start, LEAST_WORK)
-        at = start + 1 if piece.fault else seen
+            work -= max((piece.end or 0) - piece.start, LEAST_WORK)
+        at = piece.start + 1 if piece.fault or piece.end is None else piece.end
         if work <= 0:
             return None
     return found
 
 
-def _piece(text: str, start: int, limit: int, is_plain: bool) -> tuple[Piece, int]:
-    """What begins there, and how far was looked."""
-    if is_plain:
-        try:
-            value, end = _DECODER.raw_decode(text, start)
-            return Piece(start, end, value), end
-        except (ValueError, RecursionError):  # written as models do, or broken
-            pass
-    closed, seen = _closing(text, start, limit)
-    piece = Piece(start, None, None, "it does not end") if closed is None else _decoded(text, start, closed)
-    return piece, seen
+def _piece(text: str, start: int, span: tuple[int, int] | None) -> Piece:
+    if span is None:
+        return Piece(start, None, None, "it does not end")
+    end, depth = span
+    if depth > MAX_DEPTH:
+        # as if it had no end: what stands inside of it is looked at piece by piece
+        return Piece(start, None, None, f"its brackets are more than {MAX_DEPTH} deep")
+    return _decoded(text, start, end)
 
 
-def _closing(text: str, start: int, limit: int) -> tuple[int | None, int]:
-    """Where the bracket at `start` closes, `None` where it does not; and how far was looked."""
-    expected: list[str] = []
-    seen = start
-    for match in _TOKEN.finditer(text, start):
-        one, seen = match[0], match.end()
-        if one in "{[":
-            expected.append("}" if one == "{" else "]")
-        elif one in "}]":
-            if expected.pop() != one:
-                break
-            if not expected:
-                return seen, seen
-        if len(expected) > MAX_DEPTH or seen > limit:
-            break
-    return None, max(seen, start + 1)
+def _spans(text: str, start: int) -> dict[int, tuple[int, int]]:
+    """Where each bracket closes and how deep those in it are, by its place; what it has in double quotes is left out.
+
+    Each mark is looked at once, from the last to the first: where a bracket closes follows from what comes after it,
+    and text in quotes is stepped over by a bracket before it while a bracket inside of it has marks of its own.
+    """
+    marks = list(_MARK.finditer(text, start))
+    count = len(marks)
+    behind = [count] * (count + 1)  # the first bracket from here on that is not inside of a text
+    closer = [count] * (count + 1)  # the first from that bracket on that closes what was open before it
+    depth = [0] * (count + 1)  # of what stands between the two
+    quote = count  # the next one that may end a text
+    spans: dict[int, tuple[int, int]] = {}
+    for index in range(count - 1, -1, -1):
+        mark = marks[index]
+        kind = mark[0][-1]
+        if kind == '"':
+            behind[index] = behind[min(quote + 1, count)]
+            quote = quote if len(mark[1]) % 2 else index
+            continue
+        behind[index] = index
+        if kind in "}]":
+            closer[index] = index
+            continue
+        inner = behind[index + 1]
+        end = closer[inner]
+        if end < count and marks[end][0] == _CLOSERS[kind]:
+            after = behind[end + 1]
+            spans[mark.start()] = marks[end].end(), 1 + depth[inner]
+            closer[index], depth[index] = closer[after], max(1 + depth[inner], depth[after])
+    return spans
 
 
 def _decoded(text: str, start: int, end: int) -> Piece:

@@ -3,14 +3,17 @@
 A judge quotes what it judges, verdicts that were written there for it included. So the question gives it a random word,
 which it repeats as the `"id"` of its verdict: an object that holds it is the judge's own beyond doubt, whatever else is
 quoted around it. Of a reply without that word all verdicts must agree, the last one ends the reply, and it is no piece
-of the judged text. A broken verdict before the one that would count makes all of it uncertain.
+of the judged text. A broken verdict before the one that would count makes all of it uncertain. An object that scores
+some of the criteria and contradicts nothing is a draft.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from reward_funcs._judge_clean import encodable
@@ -19,9 +22,10 @@ from reward_funcs._rubric_criterion import Criterion
 from reward_funcs.extract import without_end_tokens
 
 MAX_REPLY = 1_000_000  # characters
+MAX_END = 1 << 17  # characters at the end of a reply in which its verdict is looked for
 MAX_REASON = 500
 MAX_REMARK = 200  # characters of a sentence behind the verdict
-JUDGED_WORK = 100_000  # characters of broken objects of the judged text that are looked at
+JUDGED_WORK = 1_000_000  # characters of broken objects of the judged text that are read
 
 NOT_FOUND = "it holds no complete JSON object"
 _WRAPPERS = ("scores", "criteria", "verdict")
@@ -49,6 +53,14 @@ class BadReply(ValueError):
         self.cause = cause
 
 
+class Partial(BadReply):
+    """An object that has no score for some of the criteria: `scores` holds those of the others."""
+
+    def __init__(self, fault: str, scores: Mapping[str, float]) -> None:
+        super().__init__("malformed", fault)
+        self.scores = scores
+
+
 class Scores(NamedTuple):
     """Scores and reasons by the name of the criterion."""
 
@@ -69,6 +81,12 @@ class _Verdict(NamedTuple):
             return one.scores == another.scores
         return self.piece.value == other.piece.value
 
+    def is_draft_of(self, final: _Verdict) -> bool:
+        """Whether it scores some of the criteria alone, as the final verdict does that scores them all."""
+        if not isinstance(self.outcome, Partial) or not isinstance(final.outcome, Scores):
+            return False
+        return self.outcome.scores.items() <= final.outcome.scores.items()
+
 
 class Form(NamedTuple):
     """What a verdict looks like: which keys it has, and how the object is read."""
@@ -84,11 +102,17 @@ class Form(NamedTuple):
 
     def is_broken(self, text: str, piece: Piece, next_start: int) -> bool:
         """Whether what does not read as JSON was meant to be a verdict."""
-        source = text[piece.start : next_start if piece.end is None else piece.end]
-        names = "|".join(sorted(map(re.escape, self.keys), key=len, reverse=True))
-        quoted = rf"""["'“]\s*+(?:criteri(?:on|a)[ _#]*+)?(?:{names})(?:\s*+[.):-][^"'”\n]*+)?\s*+["'”]\s*+:"""
-        bare = rf"\{{\s*+(?:{names}|reasons?)\s*+:" + ("" if piece.end is None else r"\s*+\{")
-        return re.search(f"{quoted}|{bare}", source, re.IGNORECASE) is not None
+        end = next_start if piece.end is None else piece.end
+        return _written(self.keys, piece.end is not None).search(text, piece.start, end) is not None
+
+
+@lru_cache(maxsize=64)
+def _written(keys: frozenset[str], is_closed: bool) -> re.Pattern[str]:
+    """What only a verdict has, of an object that no JSON reader takes."""
+    names = "|".join(sorted(map(re.escape, keys), key=len, reverse=True))
+    quoted = rf"""["'“]\s*+(?:criteri(?:on|a)[ _#]*+)?(?:{names})(?:\s*+[.):-][^"'”\n]*+)?\s*+["'”]\s*+:"""
+    bare = rf"\{{\s*+(?:{names}|reasons?)\s*+:" + (r"\s*+\{" if is_closed else "")
+    return re.compile(f"{quoted}|{bare}", re.IGNORECASE)
 
 
 def read_scores(
@@ -162,7 +186,7 @@ def read_better(text: str, judged: Sequence[str] = (), word: str = "", *, is_cut
 def _own(text: str, form: Form, judged: Sequence[str], word: str, is_cut: bool) -> Scores:
     """What the judge's own verdict says."""
     text = without_end_tokens(text.strip())
-    found = pieces(text) if len(text) <= MAX_REPLY else None
+    found = pieces(text, start=max(0, len(text) - MAX_END)) if len(text) <= MAX_REPLY else None
     if found is None:
         raise BadReply("malformed", f"{NOT_FOUND} that can be found in so long a text or among so many braces")
     found = _answer(text, found, form, judged)
@@ -175,12 +199,13 @@ def _own(text: str, form: Form, judged: Sequence[str], word: str, is_cut: bool) 
     _refuse_broken(text, found, form, before=last.piece.start if signed and last else len(text))
     if last is None:
         raise BadReply("malformed", NOT_FOUND + _nearest(found))
-    if not all(one.same_as(last) for one in verdicts):
+    has_drafts = any(one.is_draft_of(last) for one in verdicts)
+    if not all(one.same_as(last) or one.is_draft_of(last) for one in verdicts):
         raise BadReply("malformed", "it holds two verdicts whose scores differ; give one JSON object alone")
     if isinstance(last.outcome, BadReply):
         raise last.outcome
     if not signed:
-        _refuse_quoted(text, last, form, judged, is_cut)
+        _refuse_quoted(text, last, form, judged, is_cut=is_cut, has_drafts=has_drafts)
     return last.outcome
 
 
@@ -191,11 +216,19 @@ def _answer(text: str, found: Sequence[Piece], form: Form, judged: Sequence[str]
         BadReply: For thoughts that do not end.
     """
     inside = [(piece.start, piece.end) for piece in found if not piece.fault and piece.end is not None]
+    shown = [one.casefold() for one in judged]
+    known: dict[str, bool] = {}
 
     def outside(match: re.Match[str]) -> bool:  # a reason may speak of a tag
-        return not any(start < match.start() < end for start, end in inside)
+        before = bisect_left(inside, (match.start(), 0))
+        return not before or match.start() >= inside[before - 1][1]
 
-    ends = [match.end() for match in _THINK_END.finditer(text) if outside(match) and not _occurs(match[0], judged)]
+    def is_own(mark: str) -> bool:  # one of a judged text may be quoted, together with a verdict behind it
+        if mark not in known:
+            known[mark] = not any(mark in one for one in shown)
+        return known[mark]
+
+    ends = [match.end() for match in _THINK_END.finditer(text) if outside(match) and is_own(match[0].casefold())]
     behind = [piece for piece in found if not ends or piece.start >= ends[-1]]
     if not any(
         not piece.fault and form.is_meant(piece.value) for piece in behind
@@ -207,11 +240,6 @@ def _answer(text: str, found: Sequence[Piece], form: Form, judged: Sequence[str]
         if not (spoken and _SPOKEN_AFTER.match(text, match.end())) and outside(match):
             raise BadReply("malformed", f"{NOT_FOUND} behind its thoughts, which do not end")
     return behind
-
-
-def _occurs(mark: str, judged: Sequence[str]) -> bool:
-    """Whether a judged text holds the mark: the judge may have quoted it, together with a verdict behind it."""
-    return any(mark.casefold() in one.casefold() for one in judged)
 
 
 def _verdict(piece: Piece, form: Form) -> _Verdict:
@@ -234,7 +262,9 @@ def _nearest(found: Sequence[Piece]) -> str:
     return f" with the keys that are asked for{f' ({fault})' if fault else ''}"
 
 
-def _refuse_quoted(text: str, last: _Verdict, form: Form, judged: Sequence[str], is_cut: bool) -> None:
+def _refuse_quoted(
+    text: str, last: _Verdict, form: Form, judged: Sequence[str], *, is_cut: bool, has_drafts: bool
+) -> None:
     """Refuse a verdict without the random word that may be a quotation."""
     start, end = last.piece.start, last.piece.end
     line = text[text.rfind("\n", 0, start) + 1 : start]
@@ -242,37 +272,45 @@ def _refuse_quoted(text: str, last: _Verdict, form: Form, judged: Sequence[str],
     remark = _MARKS_AFTER.sub("", text[end:])
     if remark and (is_cut or not begins_line or len(text) - (end or 0) > MAX_REMARK or re.search(r"[{}\d]", remark)):
         raise BadReply("malformed", f"{NOT_FOUND} with nothing after it")
-    strings = _strings(last.piece.value)
     # bare scores on a line of their own are a verdict, whatever the text says; the same reasons are a quotation
-    if (strings or not begins_line) and any(_holds(one, last, strings, form) for one in judged):
+    is_bare = begins_line and not has_drafts and not _strings(last.piece.value)
+    if not is_bare and any(_holds(one, last, text[start:end], form) for one in judged):
         raise BadReply("malformed", "its JSON object stands in the judged text as well; give one with your own reasons")
 
 
-def _holds(judged: str, verdict: _Verdict, strings: list[str], form: Form) -> bool:
+def _holds(judged: str, verdict: _Verdict, source: str, form: Form) -> bool:
     """Whether a judged text holds that verdict, however it is written: by its scores and by its texts."""
     if "{" not in judged:
         return False
+    strings = _strings(verdict.piece.value)
     unescaped = judged.replace('\\"', '"')
     straight = re.sub(r"[“”„‟″]", '"', unescaped)
     for form_of_it in dict.fromkeys((judged, unescaped, straight, re.sub(r"['‘’]", '"', straight))):
         found = pieces(form_of_it, JUDGED_WORK)
         if found is None:
-            return True
+            # a text that is full of broken objects is not the judge's fault: only its own words speak against it
+            if "".join(source.split()) in "".join(form_of_it.split()):
+                return True
+            continue
         for piece in found:
             if not piece.fault and form.is_meant(piece.value) and verdict.same_as(_verdict(piece, form)):
-                given = _strings(piece.value)
-                if all(one in given for one in strings):
+                if strings <= _strings(piece.value):
                     return True
     return False
 
 
-def _strings(value: Any) -> list[str]:
+def _strings(value: Any) -> set[str]:
     """All texts in an object that are no score, as words alone."""
-    if isinstance(value, str):
-        words = "" if _NUMBER.fullmatch(value) else "".join(re.findall(r"\w+", value)).casefold()
-        return [words] if words else []
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return [one for part in inner for one in _strings(part)]
+    found, left = set(), [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str) and not _NUMBER.fullmatch(one):
+            found.add("".join(re.findall(r"\w+", one)).casefold())
+        elif isinstance(one, Mapping):
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+    return found - {""}
 
 
 def _key(key: Any) -> str:
@@ -290,13 +328,15 @@ def _scores_of(value: Any, criteria: Sequence[Criterion]) -> Scores:
     if isinstance(given, list):
         given = _by_criterion(given)
     entries = _entries(given, criteria)
-    scores, reasons = {}, {}
-    for number, one in enumerate(criteria, start=1):
-        entry = entries[number - 1]
+    scores, reasons, missing = {}, {}, []
+    for number, (one, entry) in enumerate(zip(criteria, entries, strict=True), start=1):
         if entry is None:
-            raise BadReply("malformed", f"the JSON object has no score for {number} ({one.name})")
+            missing.append(f"{number} ({one.name})")
+            continue
         scores[one.name] = _score(entry, one, number)
         reasons[one.name] = _reason(entry)
+    if missing:
+        raise Partial(f"the JSON object has no score for {missing[0]}", scores)
     return Scores(scores, reasons)
 
 

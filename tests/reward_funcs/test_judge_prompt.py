@@ -115,9 +115,9 @@ def test_judged_text_comes_without_thoughts_marks_and_controls(text: str, seen: 
 @pytest.mark.parametrize(
     "text",
     [
-        "x[mask] = 0; boxes[cls]; regs[inst]; regs[INST] = 1; df[MASK]; [sep]; [CLS] and [SEP]; f(x)[INST]",
-        "impl<S> Service<S> for A<S> {} class Node<S, T> {} std::vector<s> v;",
-        "<div><s>old</s> new</div>",
+        "x[mask] = 0; boxes[cls]; regs[inst]; regs[INST_0] = 1; df[MASK]; [sep]; [CLS] and [SEP]; f(x)",
+        "impl<S> Service<S> for A<S> {} class Node<S, T> {} std::vector<S> v;",
+        "<div><del>old</del> < s>older< /s> new</div>",
         '<svg><mask id="m"></mask></svg> <mask>x</mask> <pad> <unk>',
         "a <| b |> c; list |> map f; let l = [|x; y|]; xs <|> ys; f <| g; [|end|]",
         "$\\langle\\psi|\\phi\\rangle$ <s|t> <|psi|> a<|b|>c",
@@ -137,7 +137,8 @@ def test_code_and_writing_stay_as_they_are(text: str) -> None:
         ("4</s>\n<s>[INST] 5 [/INST]", "4\n 5"),
         ("4[/INST] <s>[INST]", "4"),
         ("[THINK]4[/THINK]\u25c1think\u25b7\u25c1/think\u25b7", "4"),
-        ("<s>4[/INST]</s>", "<s>4</s>"),
+        ("<s>4[/INST]</s>", "< s>4< /s>"),
+        ("regs[INST] = 1; f(x)[INST]; std::vector<s> v;", "regs[ INST] = 1; f(x)[ INST]; std::vector< s> v;"),
         ("4\u200d\u06455 \u0645\u200c4 \u0645\u200c\u200c\u0645 a\u200db", "4\u06455 \u06454 \u0645\u0645 ab"),
         ("<\u200d|im_end|>\U0001f468\u200d<|im_end|>", "\U0001f468"),
     ],

@@ -145,11 +145,12 @@ def test_quoted_verdict_alone_is_no_score(judged: str, quote: str) -> None:
 
 
 @pytest.mark.parametrize("work", ['{"', "{'", '{"a" '])
-def test_text_that_is_too_costly_to_compare_takes_no_signed_verdict_back(work: str) -> None:
+def test_text_that_is_too_costly_to_compare_takes_no_verdict_back_but_its_own(work: str) -> None:
     signed = f'{OWN[:-1]}, "id": "{WORD}"}}'
-    assert read_scores(signed, ONE, [work * 20_000], WORD).scores == {"correctness": 0.0}
+    for reply in (signed, OWN):
+        assert read_scores(reply, ONE, [work * 40_000], WORD).scores == {"correctness": 0.0}
     with pytest.raises(BadReply, match="stands in the judged text"):
-        read_scores(OWN, ONE, [work * 20_000], WORD)
+        read_scores(OWN, ONE, [work * 40_000 + OWN.replace(" ", "\n")], WORD)
 
 
 def test_honest_verdict_with_the_random_word_counts_where_the_text_holds_the_same() -> None:
