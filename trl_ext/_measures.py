@@ -11,6 +11,8 @@ import torch
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
+from trl_ext._trainer import drop_repeated_hooks
+
 # Parts of an optimizer step; each is logged as "time/<part>", and their sum as "time/step".
 PARTS = ("generate", "score", "prepare", "update", "other")
 
@@ -147,6 +149,7 @@ class MeasuredStage(GRPOTrainer):
             return super()._prepare_inputs(*args, **kwargs)
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        drop_repeated_hooks(self.model)
         with self._clock.part("generate"):
             return super()._generate(*args, **kwargs)
 

@@ -40,6 +40,8 @@ _SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")
 # Numbers in a model's configuration that change its logits behind the head.
 _LOGIT_SCALING = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 
+_GRADIENT_HOOK = f"{PreTrainedModel.enable_input_require_grads.__qualname__}.<locals>."
+
 ConfigT = TypeVar("ConfigT")
 
 
@@ -54,6 +56,19 @@ def check_choices(args: Any, choices: Mapping[str, Sequence[str]]) -> None:
         if value not in allowed:
             hint = did_you_mean(str(value), allowed)
             raise UserError(f"{name}={value!r} is unknown; choose one of {', '.join(allowed)}{hint or '.'}")
+
+
+def drop_repeated_hooks(model: nn.Module) -> None:
+    """Keep the last of the hooks that make the inputs of a checkpointed model require gradients.
+
+    transformers 5 adds one whenever checkpointing is turned on, and takes none away when it is turned off around a
+    generation or a reference pass. Each is called for each generated token: 20,000 of them cost as much as the model.
+    """
+    for module in model.modules():
+        hooks = module._forward_hooks
+        repeated = [key for key, hook in hooks.items() if getattr(hook, "__qualname__", "").startswith(_GRADIENT_HOOK)]
+        for key in repeated[:-1]:
+            del hooks[key]
 
 
 class SingleGeneration(int):

@@ -33,7 +33,7 @@ CASES = {
 SURPLUS = {"zero_std": "resample", "max_resample_rounds": 6, "num_generations": 3, "max_steps": 6}
 FLAT = ("surplus", "mask", "mask_tokens", "resample", "replay")
 SCRIPT = """
-import importlib.util, json, sys
+import importlib.util, json, os, sys
 import torch
 
 torch.set_num_threads(1)
@@ -75,7 +75,8 @@ for name, settings in cases.items():
         "processes": trainer.accelerator.num_processes,
     }
     torch.save(result, f"{folder}/{name}-{trainer.accelerator.process_index}.pt")
-torch.distributed.destroy_process_group()
+torch.distributed.barrier()  # both have written
+os._exit(0)  # taking gloo's threads down ends in an abort once in a while
 """
 
 

@@ -133,3 +133,19 @@ def test_resampled_groups_are_counted_as_sampled(train):
     (row,) = (row for row in rows if "loss" in row)
     assert set(row["group_std"]) == {0.0}
     assert len(row["group_std"]) == 2 + row["resample/groups_sampled"]
+
+
+class Hooks(transformers.TrainerCallback):
+    """Forward hooks of the policy's embeddings after each step."""
+
+    def __init__(self):
+        self.numbers = []
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        self.numbers.append(len(model.get_input_embeddings()._forward_hooks))
+
+
+def test_long_run_does_not_gather_hooks_that_slow_each_token(build_trainer):
+    hooks = Hooks()
+    build_trainer(callbacks=[hooks], max_steps=8, gradient_checkpointing=True, beta=0.1).train()
+    assert len(hooks.numbers) == 8 and len(set(hooks.numbers[2:])) == 1 and 1 <= hooks.numbers[-1] <= 8

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+import torch
+from transformers import TrainerCallback
 
 from trl_ext._measures import PARTS
 from trl_ext.callbacks import MetricsWriter
@@ -42,3 +44,26 @@ def test_steps_without_update_are_timed_as_well(rows_of):
     assert [row["policy/updates_stopped"] for row in rows][-1] == 1.0
     for row in rows:
         assert sum(row[f"time/{part}"] for part in PARTS) == pytest.approx(row["time/step"])
+
+
+class Hooks(TrainerCallback):
+    """Forward hooks of the policy's and the separate critic's embeddings after each step."""
+
+    def __init__(self):
+        self.numbers = []
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        embeddings = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+        self.numbers.append(sum(len(module._forward_hooks) for module in embeddings))
+
+
+@pytest.mark.parametrize("mode", ["adapter", "shared", "model"])
+def test_long_run_does_not_gather_hooks_that_slow_each_token(build_trainer, mode):
+    hooks = Hooks()
+    trainer = build_trainer(mode, callbacks=[hooks], max_steps=8, gradient_checkpointing=True, beta=0.1)
+    critic = trainer.critic.model.modules() if mode == "model" else []
+    before = sum(len(m._forward_hooks) for m in critic if isinstance(m, torch.nn.Embedding))
+    trainer.train()
+    assert len(hooks.numbers) == 8 and len(set(hooks.numbers[2:])) == 1 and 1 <= hooks.numbers[-1] <= 8
+    critic = trainer.critic.model.modules() if mode == "model" else []
+    assert sum(len(m._forward_hooks) for m in critic if isinstance(m, torch.nn.Embedding)) <= before + 1
