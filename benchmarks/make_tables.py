@@ -54,6 +54,20 @@ def gae_table() -> str:
     return "\n".join(lines)
 
 
+def long_run_table() -> str:
+    """Time of a generation batch early and late in a run."""
+    names = {
+        "trl_grpo": "TRL's `GRPOTrainer`",
+        "grpo": "`GRPOVariantTrainer`",
+        "ppo": "`PPOTrainer`, adapter critic",
+    }
+    lines = ["| trainer | first steps | last steps | ratio | hooks |", "|---|---|---|---|---|"]
+    for name, row in load("long_run.json")["figures"].items():
+        cells = f"{row['first_ms']:.1f} ms | {row['last_ms']:.1f} ms | {row['ratio']:.2f}x | {row['hooks']:,}"
+        lines.append(f"| {names[name]} | {cells} |")
+    return "\n".join(lines)
+
+
 def rewards_table() -> str:
     """`accuracy_reward` of both libraries on the same completions."""
     figures = load("rewards.json")["figures"]["throughput"]
@@ -193,6 +207,10 @@ def section() -> str:
         cost_table(),
         "**GAE without a loop over tokens** (`benchmarks/bench_gae.py`, 8 sequences):",
         gae_table(),
+        "**Generating takes as long at the end of a run as at its start** (`benchmarks/bench_long_run.py`, the tiny "
+        f"model, {load('long_run.json')['steps']:,} steps, batches of 8 x 8 tokens; with gradient checkpointing, "
+        "transformers 5 adds hooks all the time, which each token calls; the trainers here drop them):",
+        long_run_table(),
         f"**Rewards that do not hold up a step** (`benchmarks/bench_rewards.py`, {rewards_work()}):",
         rewards_table(),
         "Answers that hang other graders (power towers, factorials, deep nesting):",
