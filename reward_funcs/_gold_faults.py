@@ -39,7 +39,7 @@ def gold_faults(
     """
     unread = [gold for gold in dict.fromkeys(golds) if not readable_here(gold)]
     unknown = [gold for gold in unread if gold not in _known]
-    faults = {gold: _known[gold] for gold in unread if gold not in unknown}
+    faults = {gold: _known[gold] for gold in unread if gold in _known}
     if unknown:
         # against an answer that cannot be read, so that nothing is computed where the gold can
         for gold, (_, reason) in zip(unknown, compare([(gold, "") for gold in unknown]), strict=True):

@@ -62,7 +62,7 @@ def drop_repeated_hooks(model: nn.Module) -> None:
     """Keep the last of the hooks that make the inputs of a checkpointed model require gradients.
 
     transformers 5 adds one whenever checkpointing is turned on, and takes none away when it is turned off around a
-    generation or a reference pass. Each is called for each generated token: 20,000 of them cost as much as the model.
+    generation or a reference pass. Each is called for each generated token (benchmarks/bench_long_run.py).
     """
     for module in model.modules():
         hooks = module._forward_hooks

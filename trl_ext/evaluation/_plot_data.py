@@ -131,10 +131,10 @@ def metrics_file(path: Path) -> Path:
     )
 
 
-def _rows_of_state(file: Path | None, skipped: Counter[str]) -> list[Any]:
+def _rows_of_state(file: Path, skipped: Counter[str]) -> list[Any]:
     """What a trainer logged, as far as its state can be read."""
     try:
-        return [] if file is None else list(_rows(file))
+        return list(_rows(file))
     except UserError:
         skipped[f"unreadable {STATE_FILE}"] += 1
         return []
@@ -188,13 +188,15 @@ def read_run(file: Path, name: str) -> Run:
     Raises:
         UserError: If it holds no figures.
     """
-    table = _Table()
-    rows = list(_rows(file))
-    if file.name == METRICS_FILE and not any(isinstance(row, dict) and "epoch" in row for row in rows):
-        # An evaluation callback has written it, beside a trainer whose own figures are in its checkpoints.
-        rows = [*_rows_of_state(_newest_state(file.parent), table.skipped), *rows]
-    for row in rows:
+    table, is_of_trainer = _Table(), file.name != METRICS_FILE
+    for row in _rows(file):
         table.add(row)
+        is_of_trainer = is_of_trainer or (isinstance(row, dict) and "epoch" in row)
+    if not is_of_trainer and (state := _newest_state(file.parent)) is not None:
+        # An evaluation callback has written the file, beside a trainer whose own figures are in its checkpoints.
+        table = _Table()
+        for row in itertools.chain(_rows_of_state(state, table.skipped), _rows(file)):
+            table.add(row)
     run = Run(name, file, table.curves(), table.group_stds(), +table.skipped)
     if not run.curves:
         raise UserError(f"{file} holds no metrics yet; let the run log at least one step (--logging_steps), then plot")
