@@ -11,7 +11,8 @@ import torch
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
-from trl_ext._trainer import drop_repeated_hooks
+from trl_ext._fused_lora import fused_lora
+from trl_ext._trainer import drop_repeated_hooks, sharding_of
 
 # Parts of an optimizer step; each is logged as "time/<part>", and their sum as "time/step".
 PARTS = ("generate", "score", "prepare", "update", "other")
@@ -150,8 +151,15 @@ class MeasuredStage(GRPOTrainer):
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
         drop_repeated_hooks(self.model)
-        with self._clock.part("generate"):
+        with self._clock.part("generate"), fused_lora(self.model) if self._fuses_lora else contextlib.nullcontext():
             return super()._generate(*args, **kwargs)
+
+    @property
+    def _fuses_lora(self) -> bool:
+        """Whether transformers' `generate` runs on whole, uncompiled weights of this process."""
+        elsewhere = self.use_vllm or self.use_transformers_continuous_batching
+        whole = sharding_of(self.accelerator) is None and not self.args.torch_compile
+        return bool(self.args.fused_generation and whole and not elsewhere)
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         with self._clock.part("score"):

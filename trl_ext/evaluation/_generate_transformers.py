@@ -25,6 +25,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from trl_ext._fused_lora import fused_lora
 from trl_ext.errors import UserError
 from trl_ext.evaluation._prompt_ids import check_room, prompt_ids, stop_ids
 from trl_ext.evaluation.requests import Completion, Request, SamplingParams
@@ -177,7 +178,7 @@ class TransformersGenerator:
         prompts = [prompt_ids(self.tokenizer, request, self.chat_template_kwargs) for request in requests]
         context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         limits = check_room(requests, prompts, params.max_new_tokens, context)
-        with evaluating(self.model):
+        with evaluating(self.model), fused_lora(self.model):
             generated = self._generate(prompts, limits, [request.seed for request in requests], params)
         return [self._completion(ids, limit) for ids, limit in zip(generated, limits, strict=True)]
 

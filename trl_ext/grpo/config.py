@@ -85,6 +85,9 @@ class GRPOVariantConfig(GRPOConfig):
             of earlier batches take their place, each once, the newest first.
         max_resample_rounds (`int`, defaults to `3`): Bound on the extra rounds of `zero_std="resample"` in a batch.
         replay_buffer_size (`int`, defaults to `64`): Groups that `zero_std="replay"` keeps, of all processes together.
+        fused_generation (`bool`, defaults to `True`):
+            While completions are generated, LoRA layers apply their adapter in the base's precision and in fewer
+            kernels (3 for each layer in place of 7 or 8). Without effect under vLLM, FSDP and DeepSpeed.
 
     > [!NOTE]
     > Differs from `GRPOConfig`: `num_generations=1` is accepted where the advantage needs no group; `bf16` is off,
@@ -106,6 +109,7 @@ class GRPOVariantConfig(GRPOConfig):
     zero_std: str = _field("keep", "Groups of equal rewards: 'keep', 'mask', 'resample' or 'replay'.")
     max_resample_rounds: int = _field(3, "Bound on the extra rounds of zero_std='resample'.")
     replay_buffer_size: int = _field(64, "Groups that zero_std='replay' keeps.")
+    fused_generation: bool = _field(True, "Apply LoRA in fewer kernels while completions are generated.")
 
     if TYPE_CHECKING:  # TRL's fields, whose types do not reach the checker
         num_generations: int | None = None

@@ -109,6 +109,9 @@ class PPOConfig(GRPOConfig):
         value_after_update (`bool`, defaults to `True`):
             At each logged step, evaluate the critic once more on the last rollouts, for
             `value/explained_variance_after`. One forward pass of the critic without gradients.
+        fused_generation (`bool`, defaults to `True`):
+            While completions are generated, LoRA layers apply their adapter in the base's precision and in fewer
+            kernels (3 for each layer in place of 7 or 8). Without effect under vLLM, FSDP and DeepSpeed.
         save_critic (`bool`, defaults to `False`):
             Also write the critic beside the final model, and so to the Hub. Checkpoints always hold it.
 
@@ -152,6 +155,7 @@ class PPOConfig(GRPOConfig):
     num_ppo_epochs: int | None = _field(None, "Alias of num_iterations.")
     num_mini_batches: int | None = _field(None, "Optimizer steps in one pass over the rollouts.")
     value_after_update: bool = _field(True, "Log explained variance after the update, too.")
+    fused_generation: bool = _field(True, "Apply LoRA in fewer kernels while completions are generated.")
     save_critic: bool = _field(False, "Write the critic beside the final model.")
 
     if TYPE_CHECKING:  # TRL's fields, whose types do not reach the checker

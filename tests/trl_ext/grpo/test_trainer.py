@@ -6,6 +6,7 @@ import sys
 import pandas as pd
 import pytest
 import torch
+from accelerate.utils import DistributedType
 from datasets import Dataset
 
 from trl_ext.errors import UserError
@@ -168,6 +169,21 @@ def test_model_samples_its_own_completions(run, logs_of, tmp_path, settings):
     assert len(logs_of(trainer)) == 3
     tables = sorted((tmp_path / "out" / "completions").iterdir())
     assert len(tables) == 3 and len(pd.read_parquet(tables[-1])) == 8
+
+
+def test_lora_is_fused_only_where_transformers_generates_on_whole_weights(build_trainer, monkeypatch):
+    trainer = build_trainer(rollout_func=None)
+    assert trainer._fuses_lora
+    for owner, name, value in (
+        (trainer.args, "fused_generation", False),
+        (trainer.args, "torch_compile", True),
+        (trainer, "use_vllm", True),
+        (trainer, "use_transformers_continuous_batching", True),
+        (trainer.accelerator.state, "distributed_type", DistributedType.FSDP),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, value)
+            assert not trainer._fuses_lora, name
 
 
 def test_evaluation_uses_its_own_number_of_generations(build_trainer):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from peft.tuners.lora import LoraLayer
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_ext.testing import tiny_model, tiny_tokenizer
@@ -34,6 +35,35 @@ def test_rollouts_are_those_of_grpo_whatever_the_critic(build_trainer, tmp_path,
         trainer = build_trainer(mode, train_dataset=rows, **settings)
         trainer.train()
         assert list(trainer._logs["completion"]) == expected, mode
+
+
+class FusedLayers:
+    """How many LoRA layers are fused in the forward passes of the policy, with and without gradients."""
+
+    def __init__(self, trainer):
+        self.with_gradients, self.without = set(), set()
+        layers = [module for module in trainer.model.modules() if isinstance(module, LoraLayer)]
+
+        def count(module, inputs):
+            seen = self.with_gradients if torch.is_grad_enabled() else self.without
+            seen.add(sum("forward" in vars(layer) for layer in layers))
+
+        trainer.model.get_base_model().register_forward_pre_hook(count)
+
+
+@pytest.mark.parametrize("mode", ["adapter", "shared"])
+def test_generation_alone_is_fused_and_gives_the_same_completions(build_trainer, awaken, mode):
+    completions, losses = [], []
+    for fused, without_gradients in ((True, {0, 4}), (False, {0})):
+        trainer = build_trainer(mode, max_steps=1, beta=0.1, fused_generation=fused)
+        awaken(trainer)
+        layers = FusedLayers(trainer)
+        trainer.train()
+        assert (layers.without, layers.with_gradients) == (without_gradients, {0})
+        completions.append(list(trainer._logs["completion"]))
+        losses.append(trainer.state.log_history[0]["loss"])
+    assert completions[0] == completions[1]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["adapter", "shared_full"])
