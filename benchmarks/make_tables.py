@@ -68,6 +68,24 @@ def long_run_table() -> str:
     return "\n".join(lines)
 
 
+def generation_table() -> str:
+    """What an adapter costs a generated token, by the way it is applied."""
+    report = load("generation.json")
+    names = {"peft": "peft, as TRL runs it", "fused": "fused, as the trainers here run it", "no adapter": "no adapter"}
+    lines = ["| LoRA | tokens/s | ratio | kernels a token |", "|---|---|---|---|"]
+    for name, words in names.items():
+        speed, ratio = report["tokens_per_second"][name], report["ratio_to_peft"][name]
+        lines.append(f"| {words} | {speed:.0f} | {ratio:.2f}x | {report['kernels_per_token'][name]:,} |")
+    return "\n".join(lines)
+
+
+def generation_work() -> str:
+    """What the generation is measured on."""
+    report = load("generation.json")
+    settings = report["settings"]
+    return f"SmolLM2-135M, {settings['batch']} x {settings['length']} tokens, {report['machine']['device']}"
+
+
 def rewards_table() -> str:
     """`accuracy_reward` of both libraries on the same completions."""
     figures = load("rewards.json")["figures"]["throughput"]
@@ -211,6 +229,9 @@ def section() -> str:
         f"model, {load('long_run.json')['steps']:,} steps, batches of 8 x 8 tokens; with gradient checkpointing, "
         "transformers 5 adds hooks all the time, which each token calls; the trainers here drop them):",
         long_run_table(),
+        f"**Generating with an adapter** (`benchmarks/bench_generation.py`, {generation_work()}; kernels counted on a "
+        "model as deep as Qwen3-1.7B, and on a GPU a token takes about as long as they take to launch):",
+        generation_table(),
         f"**Rewards that do not hold up a step** (`benchmarks/bench_rewards.py`, {rewards_work()}):",
         rewards_table(),
         "Answers that hang other graders (power towers, factorials, deep nesting):",

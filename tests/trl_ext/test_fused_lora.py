@@ -77,6 +77,28 @@ def test_nf4_logits_are_peft_s(tmp_path):
     assert {type(layer).__name__ for layer in lora_layers(model)} == {"Linear4bit"}
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("four_bit", [False, True])
+def test_logits_on_cuda_are_peft_s_to_bfloat16(tmp_path, four_bit):
+    tiny_model(hidden_size=64, intermediate_size=128).save_pretrained(tmp_path)
+    nf4 = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
+    settings = {"quantization_config": nf4} if four_bit else {}
+    base = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16, device_map={"": 0}, **settings)
+    model = lora_model(base)
+
+    @torch.no_grad()
+    def on_cuda():
+        return model(input_ids=IDS.cuda(), attention_mask=MASK.cuda()).logits[MASK.bool().cuda()].float()
+
+    plain = on_cuda()
+    with fused_lora(model) as count:
+        fused = on_cuda()
+    with model.disable_adapter():
+        bare = on_cuda()
+    assert count == 14
+    assert (fused - plain).square().mean().sqrt() < 0.05 * (plain - bare).square().mean().sqrt()
+
+
 class Kernels(TorchDispatchMode):
     """Counts what runs as a kernel: all but views."""
 
