@@ -138,12 +138,23 @@ class MeasuredStage(GRPOTrainer):
     accelerator: work that is still under way when a part ends is counted where the host waits for it.
     """
 
+    _step: Any  # TRL's count of micro-batches, and the batches that it generated
+    _buffered_inputs: Any
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._clock = StepClock()
         self._group_stds: list[float] = []  # of the groups sampled since the last log line
         super().__init__(*args, **kwargs)
         # before the callbacks of the user, whose time at the end of a step is not the step's
         self.callback_handler.callbacks.insert(0, _StepCallback(self._clock))
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train; what a call that was interrupted left of its step is forgotten."""
+        self._step, self._buffered_inputs = 0, None
+        self._metrics["train"].clear()
+        self._clock.take()
+        self._group_stds = []
+        return super().train(*args, **kwargs)
 
     def _prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
         with self._clock.part("prepare"):

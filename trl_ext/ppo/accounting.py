@@ -113,16 +113,20 @@ class CostMeter:
     def _allocated(self) -> int:
         return torch.cuda.memory_allocated(self.device) if self._cuda else 0
 
-    def compute(self, state_bytes: int) -> dict[str, float]:
-        """`critic/seconds`, its share of the wall time since the last reset, tokens, and bytes."""
+    def compute(self, accelerator: Any, state_bytes: int) -> dict[str, float]:
+        """`critic/seconds`, its share of the wall time since the last reset, and bytes, of this process; tokens of all.
+
+        A collective call.
+        """
         if self._events:
             torch.cuda.synchronize(self.device)
             self._seconds += sum(start.elapsed_time(end) for start, end in self._events) / 1e3
         elapsed = max(time.perf_counter() - self._start, 1e-9)
+        tokens = torch.tensor(float(self.num_tokens), device=self.device)
         figures = {
             "critic/seconds": self._seconds,
             "critic/seconds_share": self._seconds / elapsed,
-            "critic/tokens": float(self.num_tokens),
+            "critic/tokens": float(accelerator.reduce(tokens, reduction="sum")),
             "critic/state_bytes": float(state_bytes),
         }
         if self._cuda:
@@ -189,7 +193,7 @@ class PPOAccounting:
         figures |= {f"objective/{name}": value / windows for name, value in objective.items()}
         if "policy" in objective:
             figures["policy/loss"] = objective["policy"] / windows
-        figures |= self.cost.compute(state_bytes)
+        figures |= self.cost.compute(accelerator, state_bytes)
         return figures
 
     def __bool__(self) -> bool:

@@ -82,6 +82,15 @@ def check_quantization(model: Any, device: torch.device) -> None:
     logger.info("4-bit model on the CPU: computing in float32, which is the fast choice there.")
 
 
+def check_noise(neftune_noise_alpha: float | None) -> None:
+    """Noise on the embeddings makes the first ratio differ from 1, as dropout does."""
+    if neftune_noise_alpha:
+        raise UserError(
+            f"neftune_noise_alpha={neftune_noise_alpha} adds noise to the embeddings, so old and new "
+            "log-probabilities differ before any update; leave it unset."
+        )
+
+
 def check_dropout(model: nn.Module, disable_dropout: bool) -> None:
     """Active dropout makes the first ratio differ from 1: refuse it, or turn off what TRL leaves on."""
     for name, module in model.named_modules():
@@ -107,7 +116,9 @@ def check_full_kl(model: Any, kl_estimator: str) -> None:
 
 def num_bytes(prompt: Any) -> int:
     """Bytes of a prompt's text: no fewer than its tokens, the chat template's apart."""
-    if not isinstance(prompt, str | list) or not all(isinstance(turn, dict | str) for turn in prompt):
+    if not isinstance(prompt, str | list) or not all(
+        isinstance(prompt, str) or isinstance(turn, dict) for turn in prompt
+    ):
         raise UserError(f"a prompt is text or a list of messages, not {prompt!r}")
     if not prompt:
         raise UserError("the prompt is empty; drop the row")
@@ -115,14 +126,27 @@ def num_bytes(prompt: Any) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
-def check_prompt_lengths(prompt_ids: Sequence[Sequence[int]], max_completion_length: int, model: Any) -> None:
-    """Prompt and completion fit into the model's context."""
+def check_prompt_lengths(prompt_ids: Sequence[Sequence[int]], max_completion_length: int | None, model: Any) -> None:
+    """Prompt and completion fit into the model's context; without a limit, at least one token of it must."""
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     longest = max((len(ids) for ids in prompt_ids), default=0)
-    if context and longest + max_completion_length > context:
+    if context and longest + (max_completion_length or 1) > context:
         raise UserError(
             f"A prompt of {longest} tokens and max_completion_length={max_completion_length} exceed the model's "
             f"context of {context} tokens; drop long prompts or lower max_completion_length."
+        )
+
+
+def check_rollout_lengths(
+    prompt_ids: Sequence[Sequence[int]], completion_ids: Sequence[Sequence[int]], model: Any
+) -> None:
+    """What was generated fits into the model's context: rollout functions and tools set their own lengths."""
+    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    prompt, completion = (max((len(ids) for ids in rows), default=0) for rows in (prompt_ids, completion_ids))
+    if context and prompt + completion > context:  # of one batch, which is padded to both
+        raise UserError(
+            f"A prompt of {prompt} tokens and a completion of {completion} tokens exceed the model's context of "
+            f"{context} tokens; drop long prompts, or let the rollout function or the tools write less."
         )
 
 

@@ -26,7 +26,7 @@ KL_PLACEMENTS = ("reward", "loss")
 VALUE_LOSSES = ("mse", "huber")
 
 _FRACTIONS = ("gamma", "lam", "lam_policy", "lam_value")
-_NOT_NEGATIVE = ("beta", "vf_coef", "critic_warmup_steps")
+_NOT_NEGATIVE = ("beta", "vf_coef", "critic_warmup_steps", "critic_max_grad_norm")
 _POSITIVE = (
     "cliprange_value",
     "reward_clip",
@@ -174,7 +174,7 @@ class PPOConfig(GRPOConfig):
         if self.critic_learning_rate is None:
             self.critic_learning_rate = 1e-5 if self.critic == "model" else 1e-4
         if self.critic_max_grad_norm is None:
-            self.critic_max_grad_norm = self.max_grad_norm
+            self.critic_max_grad_norm = max(self.max_grad_norm or 0.0, 0.0)  # transformers clips above 0 alone
         if self.target_kl is not None and self.fp16:
             raise UserError("target_kl does not run with fp16=True (its loss scaler needs every step); use bf16=True.")
 
@@ -238,7 +238,10 @@ class PPOConfig(GRPOConfig):
                 continue
             if not isinstance(value, numbers.Real) or not math.isfinite(value):
                 raise UserError(f"{name}={value!r} must be a finite number.")
-        for weight in self.reward_weights or []:
+        weights = self.reward_weights if self.reward_weights is not None else []
+        if not isinstance(weights, list | tuple):
+            raise UserError(f"reward_weights={weights!r} must be a list with one number for each reward.")
+        for weight in weights:
             if not isinstance(weight, numbers.Real) or not math.isfinite(weight):
                 raise UserError(f"reward_weights={self.reward_weights} must be finite numbers.")
 
@@ -249,8 +252,9 @@ class PPOConfig(GRPOConfig):
             if value is not None and not 0.0 <= value <= 1.0:
                 raise UserError(f"{name}={value} must lie in [0, 1].")
         for name in _NOT_NEGATIVE:
-            if getattr(self, name) < 0:
-                raise UserError(f"{name}={getattr(self, name)} must not be negative.")
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UserError(f"{name}={value} must not be negative.")
         for name in _POSITIVE:
             value = getattr(self, name)
             if value is not None and value <= 0:

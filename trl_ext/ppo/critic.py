@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import is_peft_model
+from peft.tuners.trainable_tokens import TrainableTokensLayer
 from torch import nn
 from transformers import AutoModelForSequenceClassification
 
@@ -129,22 +130,29 @@ class AdapterCritic(Critic):
     def __init__(self, model: Any, seed: int) -> None:
         super().__init__(ValueHead(hidden_size_of(model)))
         self.model = model
-        self._add_adapter(seed)
+        self._parameters = self._add_adapter(seed)
         self.backbone = backbone_of(model)
-        self._parameters = {n: p for n, p in model.named_parameters() if f".{VALUE_ADAPTER}." in n}
-        self._switches: list[Any] = [m for m in model.modules() if hasattr(m, "_active_adapter")]
+        # modules that switch adapters, and which of them the critic activates
+        self._switches: list[tuple[Any, list[str]]] = [
+            (module, [] if isinstance(module, TrainableTokensLayer) else [VALUE_ADAPTER])
+            for module in model.modules()
+            if hasattr(module, "_active_adapter")
+        ]
 
-    def _add_adapter(self, seed: int) -> None:
-        trainable = {name for name, p in self.model.named_parameters() if p.requires_grad}
+    def _add_adapter(self, seed: int) -> dict[str, nn.Parameter]:
+        """The adapter's parameters by name. Not found by their names: a base may have modules called "value"."""
+        there = dict(self.model.named_parameters())
+        trainable = {name for name, parameter in there.items() if parameter.requires_grad}
         devices = [p.device for p in self.model.parameters() if p.device.type == "cuda"][:1]
         with torch.random.fork_rng(devices=devices):  # the rollouts must be those of a run without a critic
             torch.manual_seed(seed)
             self.model.add_adapter(VALUE_ADAPTER, _value_lora_config(self.model))
+        own = {name: p for name, p in self.model.named_parameters() if name not in there}
+        for parameter in own.values():
+            parameter.data = parameter.data.float()
         for name, parameter in self.model.named_parameters():
-            own = f".{VALUE_ADAPTER}." in name
-            if own:
-                parameter.data = parameter.data.float()
-            parameter.requires_grad_(own or name in trainable)
+            parameter.requires_grad_(name in own or name in trainable)
+        return own
 
     def trunk_parameters(self) -> dict[str, nn.Parameter]:
         return self._parameters
@@ -156,13 +164,13 @@ class AdapterCritic(Critic):
     def active(self) -> Iterator[None]:
         # Not `set_adapter`: it walks every module and clears `requires_grad` of the policy, whose gradient is then
         # dropped without an error.
-        before = [module._active_adapter for module in self._switches]
-        for module in self._switches:
-            module._active_adapter = [VALUE_ADAPTER]
+        before = [module._active_adapter for module, _ in self._switches]
+        for module, adapters in self._switches:
+            module._active_adapter = adapters
         try:
             yield
         finally:
-            for module, adapter in zip(self._switches, before, strict=True):
+            for (module, _), adapter in zip(self._switches, before, strict=True):
                 module._active_adapter = adapter
 
 
@@ -180,6 +188,7 @@ def _value_lora_config(model: Any) -> Any:
     changes = {"lora_dropout": 0.0, "init_lora_weights": True, "modules_to_save": None, "bias": "none"}
     changes |= {"inference_mode": False, "use_dora": False, "trainable_token_indices": None}
     changes |= {"eva_config": None, "corda_config": None}
+    changes |= {"layer_replication": None}  # done already: the layers would be replicated once more
     for name, value in changes.items():
         if hasattr(config, name):
             setattr(config, name, value)
@@ -279,8 +288,12 @@ def build_critic(model: Any, args: Any, value_model: str | nn.Module | None) -> 
     """
     if args.critic != "model" and value_model is not None:
         raise UserError(f"value_model is used by critic='model' only, but critic={args.critic!r}; drop one of them.")
-    if value_model is not None and value_model in (model, model.get_base_model() if is_peft_model(model) else None):
-        raise UserError("value_model is the policy itself; pass a second model, or use critic='shared'.")
+    if isinstance(value_model, nn.Module):
+        own = {id(parameter) for parameter in model.parameters()}
+        if any(id(parameter) in own for parameter in value_model.parameters()):
+            is_policy = value_model in (model, model.get_base_model() if is_peft_model(model) else None)
+            fault = "is the policy itself" if is_policy else "shares weights with the policy"
+            raise UserError(f"value_model {fault}; pass a second model, or use critic='shared'.")
     if args.critic == "adapter":
         return AdapterCritic(model, args.seed)
     if args.critic == "shared":

@@ -55,8 +55,7 @@ class RolloutStage(TermsStage):
 
     def _generate(self, prompts: list[Any]) -> Any:
         result = super()._generate(prompts)
-        longest = max((len(ids) for ids in result[1]), default=0)  # a rollout function and tools set their own lengths
-        checks.check_prompt_lengths(result[0], longest, self.model)
+        checks.check_rollout_lengths(result[0], result[1], self.model)
         return result
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:

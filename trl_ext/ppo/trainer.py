@@ -137,6 +137,7 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         checks.check_distribution(self.accelerator)
         checks.check_quantization(self.model, self.accelerator.device)
         checks.check_dropout(self.model, self.args.disable_dropout)
+        checks.check_noise(self.args.neftune_noise_alpha)
         checks.check_full_kl(self.model, self.args.kl_estimator)
         check_columns(self, self.reward_funcs, self.reward_func_names, open_ended)
         check_num_prompts(self.train_dataset, self.args, checks.MORE_PROMPTS)
@@ -148,7 +149,7 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if not isinstance(self.train_dataset, Dataset) or context is None:
             return
-        room, looked_at = context - self.max_completion_length, 0
+        room, looked_at = context - (self.max_completion_length or 1), 0
         for index, prompt in enumerate(self.train_dataset["prompt"]):
             try:
                 if checks.num_bytes(prompt) + _TEMPLATE_TOKENS > room and looked_at < _LONG_PROMPTS_LOOKED_AT:

@@ -20,6 +20,16 @@ class UpdateStage(ObjectiveStage):
     _window_open: bool
     _window: torch.Tensor | None  # sums of one optimizer step, see `_add_to_window`
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train; what a call that was interrupted left of its step is forgotten."""
+        self._forget_step()
+        return super().train(*args, **kwargs)
+
+    def _forget_step(self) -> None:
+        self._updates_stopped, self._window_open, self._window = False, False, None
+        self._rollouts, self._pass, self._hidden = None, None, []
+        self._accounting["train"].reset()
+
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         if self._step % (self.args.steps_per_generation * self.num_iterations) == 0:
             self._updates_stopped = False
@@ -28,6 +38,7 @@ class UpdateStage(ObjectiveStage):
         if not self._window_open:
             self._open_window()
         if self._updates_stopped:
+            model.train()  # as in a step that is taken: an evaluation leaves the model in eval mode
             self._step += 1
             loss = torch.zeros((), device=self.accelerator.device)
         else:
@@ -145,7 +156,7 @@ class UpdateStage(ObjectiveStage):
     def _clip_critic(self) -> None:
         """Clip the critic's gradients on their own, and log norms before and after."""
         parts = {"head": list(self.critic.head.parameters()), "trunk": list(self.critic.trunk_parameters().values())}
-        limit = self.args.critic_max_grad_norm or float("inf")
+        limit = self.args.critic_max_grad_norm or float("inf")  # never negative, see PPOConfig
         norms = {name: _grad_norm(parameters) for name, parameters in parts.items() if parameters}
         total = torch.stack(list(norms.values())).norm().item()
         scale = min(1.0, limit / (total + 1e-6))

@@ -79,6 +79,13 @@ def test_value_model_that_is_the_policy_is_refused(build_trainer, lora, full):
     _refused("value_model is the policy itself; pass a second model", build_trainer, "model", **settings)
 
 
+def test_value_model_that_shares_weights_with_the_policy_is_refused(build_trainer):
+    model = tiny_model()
+    _refused(
+        "value_model shares weights with the policy; pass", build_trainer, "model", model=model, value_model=model.model
+    )
+
+
 def test_value_model_with_too_small_a_vocabulary_is_refused(build_trainer):
     small = tiny_model(vocab_size=50)
     _refused("reads 50 tokens and the policy writes 101.*policy's tokenizer", build_trainer, "model", value_model=small)
@@ -314,6 +321,41 @@ def test_four_bit_model_trains_with_float32_adapters(build_trainer, weights_of, 
     assert {n for n in adapters if "lora_B" in n or "head" in n} <= moved <= adapters.keys()
     assert {p.dtype for n, p in after.items() if n in adapters} == {torch.float32}
     assert all(math.isfinite(row["loss"]) for row in trainer.state.log_history if "loss" in row)
+
+
+def test_noise_on_the_embeddings_is_refused(build_trainer):
+    _refused("neftune_noise_alpha=5.* leave it unset", build_trainer, neftune_noise_alpha=5)
+
+
+def test_completions_without_a_limit_train(build_trainer, logs_of, scripted):
+    def rollout(prompts, trainer):
+        limit, trainer.max_completion_length = trainer.max_completion_length, 8  # for the script, not for the trainer
+        try:
+            return scripted(prompts, trainer)
+        finally:
+            trainer.max_completion_length = limit
+
+    trainer = build_trainer(max_completion_length=None, rollout_func=rollout, max_steps=1)
+    trainer.train()
+    assert trainer.max_completion_length is None and len(logs_of(trainer)) == 1
+    sampled = build_trainer(max_completion_length=None, max_steps=1)
+    checks.check_prompt_lengths([[1] * 9], None, sampled.model)
+    context = sampled.model.config.max_position_embeddings
+    _refused(f"A prompt of {context} tokens", checks.check_prompt_lengths, [[1] * context], None, sampled.model)
+
+
+def test_rollout_longer_than_the_context_is_refused_with_its_length(build_trainer):
+    model = build_trainer().model
+    context = model.config.max_position_embeddings
+    checks.check_rollout_lengths([[1] * 4], [[1] * (context - 4)], model)
+    sentence = f"A prompt of 4 tokens and a completion of {context} tokens exceed .* rollout function"
+    _refused(sentence, checks.check_rollout_lengths, [[1] * 4], [[1] * context], model)
+
+
+@pytest.mark.parametrize("prompt", [["a"], [["a"]], 3])
+def test_prompt_that_is_no_text_and_no_messages_is_refused_with_its_row(build_trainer, prompt):
+    with pytest.raises(UserError, match="a prompt is text or a list of messages, not"):
+        checks.num_bytes(prompt)
 
 
 def test_attention_dropout_is_turned_off_with_disable_dropout_and_refused_without():

@@ -105,6 +105,8 @@ def test_num_mini_batches_sets_the_steps_of_a_generation(make):
         ({"lam_value": 2.0}, "lam_value=2.0 must lie"),
         ({"kl_coef": -0.1}, "beta=-0.1 must not be negative"),
         ({"vf_coef": -1.0}, "vf_coef=-1.0 must not be negative"),
+        ({"critic_max_grad_norm": -1.0}, "critic_max_grad_norm=-1.0 must not be negative"),
+        ({"reward_weights": 1.0}, "reward_weights=1.0 must be a list with one number for each reward"),
         ({"critic_warmup_steps": -1}, "critic_warmup_steps=-1 must not be negative"),
         ({"cliprange_value": -0.1}, r"cliprange_value=-0.1 must be above 0"),
         ({"reward_clip": -1.0}, r"reward_clip=-1.0 must be above 0 \(leave it unset to turn it off\)"),

@@ -254,3 +254,61 @@ def test_backbone_is_the_trunk_below_peft_and_the_language_head():
     plain, lora = tiny_model(), _policy()
     assert backbone_of(plain) is plain.model and backbone_of(lora) is lora.base_model.model.model
     assert hidden_size_of(lora) == 32
+
+
+@torch.no_grad()
+def test_adapter_critic_of_replicated_layers_leaves_the_policy_as_it_was():
+    policy = _policy(layer_replication=[[0, 2], [1, 2]])
+    inputs = torch.tensor([[5, 6, 7, 8]])
+    for name, parameter in policy.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_()
+    logits, names = policy(input_ids=inputs).logits, {name for name, _ in policy.named_parameters()}
+    critic = AdapterCritic(policy, seed=0)
+    assert torch.equal(policy(input_ids=inputs).logits, logits)
+    assert names < {name for name, _ in policy.named_parameters()}
+    assert len(critic.trunk_parameters()) == sum("lora_" in name for name in names) == 12
+
+
+def test_adapter_critic_beside_trained_tokens_reads_the_base_embedding():
+    torch.manual_seed(0)
+    lora = LoraConfig(r=4, target_modules=["q_proj"], trainable_token_indices=[5, 6], task_type="CAUSAL_LM")
+    policy = get_peft_model(tiny_model(tie_word_embeddings=False), lora)
+    critic = _awake(AdapterCritic(policy, seed=0))
+    values = _active_values(critic, _inputs())
+    for name, parameter in policy.named_parameters():
+        if "trainable_tokens_delta" in name:
+            parameter.data.add_(1.0)
+    assert torch.equal(_active_values(critic, _inputs()), values)
+    assert all("trainable_tokens" not in name for name in critic.parameters())
+
+
+def test_adapter_critic_owns_its_part_of_an_embedding_too():
+    policy = _policy(target_modules=["q_proj", "embed_tokens"])
+    critic = AdapterCritic(policy, seed=0)
+    embedding = {name for name, _ in policy.named_parameters() if "lora_embedding" in name and name.endswith(".value")}
+    assert len(embedding) == 2 and embedding < set(critic.trunk_parameters())
+    assert all(parameter.requires_grad for parameter in critic.trunk_parameters().values())
+
+
+class _NamedValue(nn.Module):
+    """A layer that keeps its projection under the name of the critic's adapter, as BERT's attention does."""
+
+    def __init__(self, projection):
+        super().__init__()
+        self.value = projection
+
+    def forward(self, x):
+        return self.value(x)
+
+
+def test_adapter_critic_owns_no_module_of_the_base_that_is_called_value():
+    base = tiny_model()
+    for layer in base.model.layers:
+        layer.self_attn.v_proj = _NamedValue(layer.self_attn.v_proj)
+    policy = get_peft_model(base, LoraConfig(r=4, target_modules=["q_proj", "value"], task_type="CAUSAL_LM"))
+    critic = AdapterCritic(policy, seed=0)
+    assert all("lora_" in name and name.endswith(".value.weight") for name in critic.trunk_parameters())
+    assert len(critic.trunk_parameters()) == 8
+    frozen = [name for name, parameter in policy.named_parameters() if not parameter.requires_grad]
+    assert sum(name.endswith("v_proj.value.base_layer.weight") for name in frozen) == 2

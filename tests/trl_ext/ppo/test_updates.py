@@ -7,6 +7,8 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
+from transformers import TrainerCallback
 
 from trl_ext.ppo import PPOTrainer
 from trl_ext.testing import tiny_model
@@ -357,3 +359,59 @@ def test_policy_term_is_the_loss_without_a_bonus_where_a_completion_has_no_score
         assert row["objective/total"] == pytest.approx(row["loss"], abs=1e-5)
         policy[coef] = row["objective/policy"]
     assert policy[0.2] == pytest.approx(policy[0.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("off", [-1.0, 0.0])
+def test_max_grad_norm_below_zero_turns_clipping_off_for_the_critic_too(run, scripted, off):
+    settings = {"critic_max_grad_norm": None, "max_steps": 1, "vf_coef": 50.0, "awake": False}
+    trainer, recorder = run("adapter", rollout_func=scripted, max_grad_norm=off, **settings)
+    assert trainer.args.critic_max_grad_norm == 0.0
+    row = trainer.state.log_history[0]
+    assert row["value/grad_norm_head_clipped"] == row["value/grad_norm_head"] > 1.0
+    gradient = recorder.steps[0].gradients["critic.head.linear.bias"]
+    assert trainer.critic.head.linear.bias.item() * gradient.item() < 0, "the step goes down the loss"
+
+
+def test_evaluation_between_stopped_steps_leaves_their_figures_in_the_log(build_trainer):
+    steps = {"max_steps": 6, "num_iterations": 3, "target_kl": 1e-4}
+    rows = Dataset.from_dict({"prompt": ["5+5=", "6+6=", "7+7=", "8+8="]})
+    stopped = {}
+    for evaluates in (False, True):
+        evaluation = {"eval_dataset": rows, "eval_strategy": "steps", "eval_steps": 1} if evaluates else {}
+        trainer = build_trainer("adapter", **steps, **evaluation)
+        trainer.train()
+        logs = [row for row in trainer.state.log_history if "loss" in row]
+        stopped[evaluates] = [row.get("policy/updates_stopped") for row in logs]
+    assert stopped[True] == stopped[False] == [0.0, 1.0, 1.0, 0.0, 1.0, 1.0]
+
+
+class _InterruptOnce(TrainerCallback):
+    """Ctrl-C after a micro-batch that is not the last of its step."""
+
+    calls = 0
+
+    def on_substep_end(self, args, state, control, **kwargs):
+        self.calls += 1
+        if self.calls == 3:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("mode", ["adapter", "shared", "model"])
+def test_trainer_that_was_interrupted_within_a_step_resumes_as_one_that_was_not(
+    build_trainer, weights_of, tmp_path, mode
+):
+    settings = {"max_steps": 4, "gradient_accumulation_steps": 2, "save_strategy": "steps", "save_steps": 1}
+    whole = build_trainer(mode, output_dir=str(tmp_path / "whole"), **settings)
+    whole.train()
+    trainer = build_trainer(mode, output_dir=str(tmp_path / "cut"), callbacks=[_InterruptOnce()], **settings)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    assert trainer.state.global_step == 2
+    trainer.train(resume_from_checkpoint=True)
+    expected = weights_of(whole)
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights_of(trainer).items())
+    timed = ("runtime", "per_second", "time", "seconds")
+    for row, other in zip(whole.state.log_history[2:4], trainer.state.log_history[2:4], strict=True):
+        assert {n: v for n, v in row.items() if not any(word in n for word in timed)} == {
+            n: v for n, v in other.items() if not any(word in n for word in timed)
+        }
