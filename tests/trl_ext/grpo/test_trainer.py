@@ -8,6 +8,7 @@ import pytest
 import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
+from transformers import TrainerCallback
 
 from trl_ext.errors import UserError
 from trl_ext.grpo.presets import PRESETS, estimated_advantages
@@ -297,3 +298,27 @@ def test_columns_that_a_rollout_function_may_add_are_not_asked_for(build_trainer
 def test_too_few_prompts_are_refused(build_trainer):
     with pytest.raises(UserError, match="has 1 prompts and one generation batch needs 2"):
         build_trainer(prompts=["1+1="])
+
+
+class _InterruptOnce(TrainerCallback):
+    """Ctrl-C after a micro-batch that is not the last of its step."""
+
+    calls = 0
+
+    def on_substep_end(self, args, state, control, **kwargs):
+        self.calls += 1
+        if self.calls == 3:
+            raise KeyboardInterrupt
+
+
+def test_trainer_that_was_interrupted_within_a_step_logs_what_one_that_was_not_does(build_trainer, logs_of, tmp_path):
+    settings = {"max_steps": 4, "gradient_accumulation_steps": 2, "save_strategy": "steps", "save_steps": 1}
+    whole = build_trainer(output_dir=str(tmp_path / "whole"), **settings)
+    whole.train()
+    trainer = build_trainer(output_dir=str(tmp_path / "cut"), callbacks=[_InterruptOnce()], **settings)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.train(resume_from_checkpoint=True)
+    assert len(logs_of(trainer)) == 4
+    for row, other in zip(logs_of(whole), logs_of(trainer), strict=True):
+        assert {n: v for n, v in row.items() if "time" not in n} == {n: v for n, v in other.items() if "time" not in n}
