@@ -36,6 +36,23 @@ def quiet(monkeypatch):
     transformers.logging.set_verbosity_error()
 
 
+class _InterruptOnce(transformers.TrainerCallback):
+    """Ctrl-C after a micro-batch that is not the last of its step."""
+
+    calls = 0
+
+    def on_substep_end(self, args, state, control, **kwargs):
+        self.calls += 1
+        if self.calls == 3:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def interruption():
+    """A callback: Ctrl-C in the third step, where a step has two micro-batches."""
+    return _InterruptOnce()
+
+
 def _free_port():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

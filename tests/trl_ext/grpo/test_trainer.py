@@ -8,7 +8,6 @@ import pytest
 import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
-from transformers import TrainerCallback
 
 from trl_ext.errors import UserError
 from trl_ext.grpo.presets import PRESETS, estimated_advantages
@@ -300,22 +299,13 @@ def test_too_few_prompts_are_refused(build_trainer):
         build_trainer(prompts=["1+1="])
 
 
-class _InterruptOnce(TrainerCallback):
-    """Ctrl-C after a micro-batch that is not the last of its step."""
-
-    calls = 0
-
-    def on_substep_end(self, args, state, control, **kwargs):
-        self.calls += 1
-        if self.calls == 3:
-            raise KeyboardInterrupt
-
-
-def test_trainer_that_was_interrupted_within_a_step_logs_what_one_that_was_not_does(build_trainer, logs_of, tmp_path):
+def test_trainer_that_was_interrupted_within_a_step_logs_what_one_that_was_not_does(
+    build_trainer, logs_of, interruption, tmp_path
+):
     settings = {"max_steps": 4, "gradient_accumulation_steps": 2, "save_strategy": "steps", "save_steps": 1}
     whole = build_trainer(output_dir=str(tmp_path / "whole"), **settings)
     whole.train()
-    trainer = build_trainer(output_dir=str(tmp_path / "cut"), callbacks=[_InterruptOnce()], **settings)
+    trainer = build_trainer(output_dir=str(tmp_path / "cut"), callbacks=[interruption], **settings)
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     trainer.train(resume_from_checkpoint=True)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback
 
 from trl_ext.ppo import PPOTrainer
 from trl_ext.testing import tiny_model
@@ -385,25 +384,14 @@ def test_evaluation_between_stopped_steps_leaves_their_figures_in_the_log(build_
     assert stopped[True] == stopped[False] == [0.0, 1.0, 1.0, 0.0, 1.0, 1.0]
 
 
-class _InterruptOnce(TrainerCallback):
-    """Ctrl-C after a micro-batch that is not the last of its step."""
-
-    calls = 0
-
-    def on_substep_end(self, args, state, control, **kwargs):
-        self.calls += 1
-        if self.calls == 3:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("mode", ["adapter", "shared", "model"])
 def test_trainer_that_was_interrupted_within_a_step_resumes_as_one_that_was_not(
-    build_trainer, weights_of, tmp_path, mode
+    build_trainer, weights_of, interruption, tmp_path, mode
 ):
     settings = {"max_steps": 4, "gradient_accumulation_steps": 2, "save_strategy": "steps", "save_steps": 1}
     whole = build_trainer(mode, output_dir=str(tmp_path / "whole"), **settings)
     whole.train()
-    trainer = build_trainer(mode, output_dir=str(tmp_path / "cut"), callbacks=[_InterruptOnce()], **settings)
+    trainer = build_trainer(mode, output_dir=str(tmp_path / "cut"), callbacks=[interruption], **settings)
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     assert trainer.state.global_step == 2
