@@ -3,9 +3,8 @@
     python benchmarks/bench_generation.py --output benchmarks/results/generation.json
 
 Seconds: SmolLM2-135M with LoRA on all linear layers through transformers' `generate`, the three ways in turn; reported
-is the fastest round of each, which other work on the machine disturbs least. Kernels: what one token dispatches, views
-left out, counted on a model as deep as Qwen3-1.7B in bfloat16; a small batch on a GPU takes about as long as they take
-to launch.
+are the medians of the rounds, and of the ratios within a round. Kernels: what one token dispatches, views left out,
+counted on a model as deep as Qwen3-1.7B in bfloat16; a small batch on a GPU takes about as long as they take to launch.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import statistics
 import sys
 import time
 
@@ -89,10 +89,10 @@ def seconds(args: argparse.Namespace) -> dict:
         rounds.append(times)
         same = (texts["peft"] == texts["fused"]).float().mean().item()
         print({name: round(value, 2) for name, value in times.items()}, f"same tokens {same:.3f}", flush=True)
-    best = {name: min(times[name] for times in rounds) for name in WAYS}
+    tokens = args.batch * args.length
     return {
-        "tokens_per_second": {name: args.batch * args.length / best[name] for name in WAYS},
-        "ratio_to_peft": {name: best["peft"] / best[name] for name in WAYS},
+        "tokens_per_second": {name: statistics.median(tokens / times[name] for times in rounds) for name in WAYS},
+        "ratio_to_peft": {name: statistics.median(t["peft"] / t[name] for t in rounds) for name in WAYS},
         "same_tokens": same,
         "rounds": rounds,
     }
