@@ -6,28 +6,47 @@ it is deleted. A process that is killed leaves no half of one under a checkpoint
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import pickle
 import shutil
 import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
+from accelerate.utils import is_peft_model
+from peft import PeftType, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
+from transformers.utils import (
+    ADAPTER_CONFIG_NAME,
+    ADAPTER_SAFE_WEIGHTS_NAME,
+    ADAPTER_WEIGHTS_NAME,
+    SAFE_WEIGHTS_NAME,
+    WEIGHTS_NAME,
+)
 from trl import GRPOTrainer
 
+from trl_ext._trainer import sharding_of
 from trl_ext.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-_STAGED = f".partial-{PREFIX_CHECKPOINT_DIR}-"
-_SET_ASIDE = ".old-"  # whole: what is about to be replaced
-_DELETED = ".deleted-"
+# A push to the Hub leaves out names that begin with an underscore, and would upload any other of these.
+STAGED = "_partial"
+_SET_ASIDE = "_old-"  # whole: what is about to be replaced
+_DELETED = "_deleted-"
+
+_ADAPTER_FILES = (ADAPTER_SAFE_WEIGHTS_NAME, ADAPTER_WEIGHTS_NAME)
+_FULL_FILES = (SAFE_WEIGHTS_NAME, WEIGHTS_NAME)
+_SAME_POLICY = "resume with the same model and peft_config, or start afresh with that policy as the model."
+
+Shapes = dict[str, tuple[int, ...]]
 
 
 def save_state(state: dict[str, Any], folder: Path, rank: int) -> None:
@@ -58,8 +77,37 @@ def replace_folder(staging: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     if target.exists():
         os.replace(target, aside)
-    os.replace(staging, target)
+    try:
+        os.replace(staging, target)
+    except OSError:
+        if aside.exists():
+            os.replace(aside, target)
+        raise
     shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def removed_after_error(folder: Path, is_main: bool) -> Iterator[None]:
+    """Remove `folder` if the block ends with an error: on a full disk, it is what keeps the disk full."""
+    with contextlib.ExitStack() as stack:
+        if is_main:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield
+        stack.pop_all()
+
+
+def clear_left_overs(folder: Path) -> None:
+    """Finish what killed processes left in a run's folder: a checkpoint set aside comes back, parts of others go."""
+
+    def named(prefix: str) -> list[Path]:
+        return sorted(folder.glob(f"{prefix}{PREFIX_CHECKPOINT_DIR}-*"))
+
+    for aside in named(_SET_ASIDE):
+        target = folder / aside.name[len(_SET_ASIDE) :]
+        if not target.exists():  # killed between the two renames of `replace_folder`
+            os.replace(aside, target)
+    for left_over in [*named(f"{STAGED}-"), *named(_DELETED), *named(_SET_ASIDE)]:
+        shutil.rmtree(left_over, ignore_errors=True)
 
 
 def delete_folder(folder: Path) -> None:
@@ -86,6 +134,133 @@ def fault_of(checkpoint: Path) -> str | None:
         except (OSError, SafetensorError):
             return f"{path.relative_to(checkpoint)} is cut off"
     return None
+
+
+def shapes_in(path: Path) -> Shapes:
+    """Shapes of the tensors in a file of weights, by name.
+
+    Raises:
+        UserError: If the file cannot be read.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            with safe_open(path, framework="pt") as weights:
+                return {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}
+        return _shapes_of(torch.load(path, map_location="meta", weights_only=True))
+    except (OSError, SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = str(error).split("\n")[0]
+        raise UserError(f"{path} cannot be read ({reason}); resume from an earlier checkpoint.") from error
+
+
+def _shapes_of(state: Mapping[str, Any]) -> Shapes:
+    return {name: tuple(value.shape) for name, value in state.items() if isinstance(value, torch.Tensor)}
+
+
+def _saved_shapes(folder: Path, names: Sequence[str]) -> Shapes | None:
+    """Shapes in the first of these files that `folder` has, whole or in parts; None where it has none."""
+    for name in names:
+        index = folder / f"{name}.index.json"
+        if (folder / name).is_file():
+            return shapes_in(folder / name)
+        if index.is_file():
+            parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+            return {key: shape for part in parts for key, shape in shapes_in(folder / part).items()}
+    return None
+
+
+def check_policy(model: Any, folder: Path) -> None:
+    """A checkpoint's policy has the tensors of this run's, no more and no fewer, in the same shapes.
+
+    transformers and PEFT load what has a place and pass over the rest, with a warning at most: a weight that the
+    checkpoint lacks would stay at its start, under the optimizer state of another one.
+
+    Args:
+        model: The policy, unwrapped.
+        folder: The checkpoint.
+
+    Raises:
+        UserError: At the first tensor that differs, or if one is an adapter and the other full weights.
+    """
+    full = _saved_shapes(folder, _FULL_FILES)
+    if is_peft_model(model):
+        if full is not None:
+            raise UserError(
+                f"The checkpoint {folder} holds full weights and this run trains an adapter; {_SAME_POLICY}"
+            )
+        _check_adapters(model, folder)
+    elif full is not None:
+        state = model.state_dict()
+        there = {state[name].data_ptr() for name in full if name in state} - {0}
+        tied = {name for name, value in state.items() if torch.is_tensor(value) and value.data_ptr() in there}
+        ignored = getattr(model, "_keys_to_ignore_on_save", None) or ()
+        _compare(folder, full, _shapes_of(state), may_lack=tied.union(ignored))
+    elif _adapter_folders(folder, "default"):
+        raise UserError(f"The checkpoint {folder} holds an adapter and this run trains full weights; {_SAME_POLICY}")
+    else:
+        _refuse_empty(folder)
+
+
+def _refuse_empty(folder: Path) -> NoReturn:
+    raise UserError(f"The checkpoint {folder} holds no weights of a policy; resume from another one.")
+
+
+def _adapter_folders(folder: Path, active: str) -> dict[str, Path]:
+    """Folders of a checkpoint's adapters, by the names under which transformers loads them."""
+
+    def has_adapter(path: Path) -> bool:
+        return any((path / name).is_file() for name in _ADAPTER_FILES)
+
+    beside = {path.name: path for path in sorted(folder.iterdir()) if path.is_dir() and has_adapter(path)}
+    if has_adapter(folder):
+        return {"default" if beside else active: folder, **beside}
+    return beside
+
+
+def _check_adapters(model: Any, folder: Path) -> None:
+    active = model.active_adapters[0]
+    adapters = _adapter_folders(folder, active)
+    if not adapters:
+        _refuse_empty(folder)
+    if active not in adapters:
+        raise UserError(
+            f"The checkpoint {folder} holds the adapter {' and '.join(map(repr, adapters))} and this run trains "
+            f"{active!r}; {_SAME_POLICY}"
+        )
+    for name in adapters.keys() & model.peft_config.keys():
+        _check_adapter(model, name, folder, adapters[name])
+
+
+def _check_adapter(model: Any, name: str, folder: Path, place: Path) -> None:
+    """Compare one adapter; the embeddings that PEFT adds to some files, as they are, may be there or not."""
+    own, with_embeddings = (
+        _shapes_of(get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=embeddings))
+        for embeddings in (False, True)
+    )
+    config = place / ADAPTER_CONFIG_NAME
+    saved_config = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    trained = set(saved_config.get("modules_to_save") or ())
+    optional = {key: shape for key, shape in with_embeddings.items() if not trained.intersection(key.split("."))}
+    saved = _saved_shapes(place, _ADAPTER_FILES) or {}
+    here = {**optional, **own}
+    if model.peft_config[name].peft_type == PeftType.ADALORA:  # its ranks shrink as it trains
+        saved = {key: here.get(key, shape) for key, shape in saved.items()}
+    _compare(folder, saved, here, may_lack=here.keys() - own.keys())
+
+
+def _compare(folder: Path, saved: Shapes, here: Shapes, may_lack: set[str]) -> None:
+    missing = sorted(set(here) - set(saved) - may_lack)
+    surplus = sorted(set(saved) - set(here))
+    faults = [f"has no {missing[0]!r}"] if missing else []
+    faults += [f"has {surplus[0]!r}, which this run lacks"] if surplus else []
+    if faults:
+        count = len(missing) + len(surplus)
+        total = f" ({count} tensors differ)" if count > len(faults) else ""
+        raise UserError(f"The policy in {folder} {' and '.join(faults)}{total}; {_SAME_POLICY}")
+    for name, shape in saved.items():
+        if shape != here[name]:
+            raise UserError(
+                f"The policy's {name!r} has shape {shape} in {folder} and {here[name]} here; {_SAME_POLICY}"
+            )
 
 
 def last_whole_checkpoint(folder: str | Path) -> str | None:
@@ -131,10 +306,7 @@ class ResumeStage(GRPOTrainer):
     def _last_checkpoint(self) -> str:
         folder = Path(self.args.output_dir)
         if self.args.should_save:
-            for aside in folder.glob(f"{_SET_ASIDE}{PREFIX_CHECKPOINT_DIR}-*"):
-                target = folder / aside.name.removeprefix(_SET_ASIDE)
-                if not target.exists():  # killed between the two renames of `replace_folder`
-                    os.replace(aside, target)
+            clear_left_overs(folder)
         self.accelerator.wait_for_everyone()
         checkpoint = last_whole_checkpoint(folder)
         if checkpoint is None:
@@ -142,6 +314,12 @@ class ResumeStage(GRPOTrainer):
                 f"The folder {folder} holds no whole checkpoint to resume from; train without resume_from_checkpoint."
             )
         return checkpoint
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if sharding_of(self.accelerator) is None:  # else no process holds the names and shapes of a checkpoint
+            policy = self.accelerator.unwrap_model(self.model if model is None else model)
+            check_policy(policy, Path(resume_from_checkpoint))
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _get_output_dir(self, trial: Any) -> str:
         output_dir: str = super()._get_output_dir(trial) if self._staging is None else str(self._staging)
@@ -151,19 +329,21 @@ class ResumeStage(GRPOTrainer):
         run_dir = Path(super()._get_output_dir(trial))
         name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         if self.args.should_save:
-            for left_over in run_dir.glob(f"{_STAGED}*"):
-                shutil.rmtree(left_over, ignore_errors=True)
+            clear_left_overs(run_dir)
         self.accelerator.wait_for_everyone()
-        staging = self._staging = run_dir / f".partial-{name}"
+        staging = run_dir / f"{STAGED}-{name}"
         push, self.args.push_to_hub = self.args.push_to_hub, False  # not before the folder has its name
         try:
-            super()._save_checkpoint(model, trial)
-            self._save_extras(staging / name)
+            self._staging = staging
+            with removed_after_error(staging, self.args.should_save):
+                super()._save_checkpoint(model, trial)
+                self._save_extras(staging / name)
+                self._staging = None
+                self.accelerator.wait_for_everyone()
+                if self.args.should_save:
+                    self._publish(staging, run_dir, name)
         finally:
             self._staging, self.args.push_to_hub = None, push
-        self.accelerator.wait_for_everyone()
-        if self.args.should_save:
-            self._publish(staging, run_dir, name)
         self.accelerator.wait_for_everyone()
         if push:
             self._push_from_checkpoint(str(run_dir / name))
@@ -181,8 +361,6 @@ class ResumeStage(GRPOTrainer):
             self.state.save_to_json(str(staging / name / TRAINER_STATE_NAME))
         replace_folder(staging / name, run_dir / name)
         shutil.rmtree(staging, ignore_errors=True)
-        for left_over in run_dir.glob(f"{_DELETED}*"):
-            shutil.rmtree(left_over, ignore_errors=True)
         self._delete_old(run_dir)
 
     def _delete_old(self, run_dir: Path) -> None:

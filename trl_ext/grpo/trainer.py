@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from trl_ext._reference import check_reference, keep_start, neutral_reference
 from trl_ext._reward_calls import check_columns
 from trl_ext._trainer import (
     check_num_prompts,
@@ -99,24 +100,27 @@ class GRPOVariantTrainer(CheckpointStage):
             reward_funcs = [self._step_mean]
         checks.check_reward_weights(config.reward_weights, reward_funcs)
         precise = float32_adapter(model)
-        super().__init__(
-            model=model,
-            reward_funcs=list(reward_funcs) if isinstance(reward_funcs, list) else reward_funcs,
-            args=config,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            reward_processing_classes=reward_processing_classes,
-            callbacks=callbacks,
-            optimizers=optimizers,
-            quantization_config=quantization_config,
-            peft_config=peft_config,
-            tools=tools,
-            rollout_func=rollout_func,
-            environment_factory=environment_factory,
-        )
+        check_reference(config, peft_config)
+        with neutral_reference(model):
+            super().__init__(
+                model=model,
+                reward_funcs=list(reward_funcs) if isinstance(reward_funcs, list) else reward_funcs,
+                args=config,
+                train_dataset=train_dataset,
+                eval_dataset=eval_dataset,
+                processing_class=processing_class,
+                reward_processing_classes=reward_processing_classes,
+                callbacks=callbacks,
+                optimizers=optimizers,
+                quantization_config=quantization_config,
+                peft_config=peft_config,
+                tools=tools,
+                rollout_func=rollout_func,
+                environment_factory=environment_factory,
+            )
         if precise or getattr(self.model, "is_quantized", False):
             restore_float32(self.model, precise)
+        keep_start(self.model, config.beta)
         self.preset = config.preset
         self.running_mean = RunningMean()
         self.replay_buffer = ReplayBuffer(config.replay_buffer_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from transformers.trainer_utils import HubStrategy
 
-from trl_ext._checkpoint import ResumeStage, load_state
+from trl_ext._checkpoint import STAGED, ResumeStage, load_state, removed_after_error, shapes_in
 from trl_ext.errors import UserError
 from trl_ext.ppo.critic import VALUE_ADAPTER, Critic
+
+logger = logging.getLogger(__name__)
 
 CRITIC_FOLDER = "critic"
 WEIGHTS_FILE = "critic.safetensors"
@@ -29,11 +32,12 @@ FORMAT_VERSION = 1
 def replaced_files(folder: str | Path, is_main: bool = True) -> Iterator[Path]:
     """A staging folder inside `folder`, whose files are renamed into `folder` once the block has ended well."""
     folder = Path(folder)
-    staging = folder / ".partial"
+    staging = folder / STAGED
     if is_main:
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
-    yield staging
+    with removed_after_error(staging, is_main):
+        yield staging
     if not is_main:
         return
     for path in sorted(p for p in staging.rglob("*") if p.is_file()):
@@ -41,6 +45,22 @@ def replaced_files(folder: str | Path, is_main: bool = True) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(path, target)
     shutil.rmtree(staging)
+
+
+def remove_stale_critic(folder: str | Path) -> None:
+    """Remove a critic that an earlier save left beside a policy; other files in its folder stay.
+
+    Nothing is removed from a checkpoint, which is known by the states of its processes.
+    """
+    target = Path(folder) / CRITIC_FOLDER
+    own = [path for path in (target / WEIGHTS_FILE, target / CONFIG_FILE) if path.is_file()]
+    if not own or list(target.glob("state_*.pt")):
+        return
+    for path in own:
+        path.unlink()
+    if not any(target.iterdir()):
+        target.rmdir()
+    logger.warning(f"Removed the critic in {target}: it belongs to an earlier policy than the one beside it.")
 
 
 def save_critic(critic: Critic, folder: str | Path) -> None:
@@ -78,13 +98,8 @@ def check_critic(critic: Critic, folder: str | Path) -> None:
 
 
 def _check_weights(critic: Critic, folder: str | Path) -> None:
-    path = Path(folder) / CRITIC_FOLDER / WEIGHTS_FILE
     remedy = "resume with the same peft_config or value_model."
-    try:
-        with safe_open(path, framework="pt") as weights:
-            saved = {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} cannot be read ({error}); resume from an earlier checkpoint.") from error
+    saved = shapes_in(Path(folder) / CRITIC_FOLDER / WEIGHTS_FILE)
     here = {name: tuple(p.shape) for name, p in critic.parameters().items()}
     for name in sorted(set(saved) ^ set(here)):
         raise UserError(f"The critic in {folder} and this run's critic differ at '{name}'; {remedy}")
@@ -131,6 +146,14 @@ class CheckpointMixin(ResumeStage):
                 super()._save(str(staging), state_dict)
                 if self.args.save_critic and self.args.should_save:
                     save_critic(self.critic, staging)
+        if self.args.should_save and not self.args.save_critic:
+            remove_stale_critic(output_dir)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        if self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END:
+            # the policy is copied from the checkpoint into the folder that is pushed
+            remove_stale_critic(self.args.output_dir)
+        super()._push_from_checkpoint(checkpoint_folder)
 
     @contextlib.contextmanager
     def _without_critic(self, keep_reference: bool) -> Iterator[None]:
@@ -150,15 +173,7 @@ class CheckpointMixin(ResumeStage):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         check_critic(self.critic, resume_from_checkpoint)
-        try:
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-        except RuntimeError as error:
-            if "size mismatch" not in str(error):
-                raise
-            raise UserError(
-                f"The policy in {resume_from_checkpoint} has other shapes than this run's; resume with the same model "
-                "and peft_config."
-            ) from error
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
         load_critic(self.critic, resume_from_checkpoint)
         self.critic.enable_gradients()
 

@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from trl.trainer.utils import disable_dropout_in_model, is_async_callable
 
+from trl_ext._reference import check_reference, keep_start, neutral_reference
 from trl_ext._reward_calls import check_columns
 from trl_ext._trainer import (
     check_num_prompts,
@@ -110,23 +111,26 @@ class PPOTrainer(CheckpointMixin, UpdateStage):
         checks.check_adapters(model, config)
         checks.check_critic_choice(model, config, peft_config, value_model)
         precise = float32_adapter(model)
-        super().__init__(
-            model=model,
-            reward_funcs=reward_funcs,
-            args=config,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            reward_processing_classes=reward_processing_classes,
-            callbacks=callbacks,
-            optimizers=optimizers,
-            quantization_config=quantization_config,
-            peft_config=peft_config,
-            tools=tools,
-            rollout_func=rollout_func,
-            environment_factory=environment_factory,
-        )
+        check_reference(config, peft_config)
+        with neutral_reference(model):
+            super().__init__(
+                model=model,
+                reward_funcs=reward_funcs,
+                args=config,
+                train_dataset=train_dataset,
+                eval_dataset=eval_dataset,
+                processing_class=processing_class,
+                reward_processing_classes=reward_processing_classes,
+                callbacks=callbacks,
+                optimizers=optimizers,
+                quantization_config=quantization_config,
+                peft_config=peft_config,
+                tools=tools,
+                rollout_func=rollout_func,
+                environment_factory=environment_factory,
+            )
         restore_float32(self.model, precise)
+        keep_start(self.model, config.beta)
         self._check_inputs(rollout_func, environment_factory)
         self._wrap_rewards()
         self._init_ppo_state()

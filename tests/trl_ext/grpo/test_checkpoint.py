@@ -177,6 +177,8 @@ def uninterrupted(build_trainer, tmp_path):
 def test_run_killed_while_saving_resumes_from_a_whole_checkpoint(killed_runs, uninterrupted, build_trainer, place):
     folder = killed_runs / place
     named = sorted(path for path in folder.iterdir() if path.name.startswith("checkpoint-"))
+    others = [path.name for path in folder.iterdir() if path not in named]  # a push takes those without an underscore
+    assert others and all(name.startswith("_") or name == "README.md" for name in others)
     assert [path.name for path in named] == ["checkpoint-2" if place == "delete" else "checkpoint-1"]
     assert _checkpoint.fault_of(named[0]) is None and (named[0] / STATE_FOLDER / "state_0.pt").is_file()
     resumed = build_trainer(output_dir=str(folder), **KILLED)
@@ -241,7 +243,7 @@ def test_checkpoint_set_aside_by_a_killed_replacement_comes_back(build_trainer, 
     build_trainer(**SAVED).train()
     out = tmp_path / "out"
     shutil.rmtree(out / "checkpoint-1")
-    (out / "checkpoint-2").rename(out / ".old-checkpoint-2")
+    (out / "checkpoint-2").rename(out / "_old-checkpoint-2")
     resumed = build_trainer(**{**SAVED, "max_steps": 3})
     resumed.train(resume_from_checkpoint=True)
     assert sorted(path.name for path in out.iterdir() if "checkpoint" in path.name) == ["checkpoint-2", "checkpoint-3"]
@@ -279,3 +281,37 @@ def test_other_number_of_processes_is_refused(build_trainer, tmp_path):
     torch.save({**torch.load(path, weights_only=True), "num_processes": 2}, path)
     with pytest.raises(UserError, match="written by 2 processes and this run has 1; resume with the same number"):
         build_trainer(max_steps=2).train(resume_from_checkpoint=str(path.parent.parent))
+
+
+@pytest.mark.parametrize(
+    ("target_modules", "said"),
+    [
+        (["q_proj", "k_proj"], r"has no '.*k_proj.*' and has '.*v_proj.*which this run lacks"),
+        (["q_proj"], r"has '.*v_proj.*which this run lacks"),
+        (["q_proj", "v_proj", "o_proj"], r"has no '.*o_proj"),
+    ],
+)
+def test_other_target_modules_are_refused_before_anything_is_loaded(
+    build_trainer, helpers, tmp_path, target_modules, said
+):
+    build_trainer(max_steps=1, save_strategy="steps", save_steps=1).train()
+    trainer = build_trainer(max_steps=2, peft_config=helpers.shared.lora_config(target_modules=target_modules))
+    before = _weights(trainer)
+    with pytest.raises(UserError, match=said + ".*; resume with the same model and peft_config, or start afresh"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-1"))
+    assert all(torch.equal(weight, before[name]) for name, weight in _weights(trainer).items())
+
+
+def test_checkpoint_that_fails_leaves_nothing_behind(build_trainer, tmp_path, monkeypatch):
+    trainer = build_trainer(**SAVED)
+    real = _checkpoint.save_state
+
+    def full_disk(state, folder, rank):
+        if "checkpoint-2" in str(folder):
+            raise OSError(28, "No space left on device")
+        real(state, folder, rank)
+
+    monkeypatch.setattr(_checkpoint, "save_state", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        trainer.train()
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.name != "README.md"] == ["checkpoint-1"]

@@ -3,9 +3,12 @@
 import copy
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import HfApi
+from huggingface_hub.utils import filter_repo_objects
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from transformers import TrainerCallback
@@ -200,7 +203,7 @@ def test_save_model_writes_the_critic_only_when_asked(build_trainer, awaken, tmp
         files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
         critic = {"critic/critic.safetensors", "critic/critic_config.json"}
         assert files & critic == (critic if save_critic else set())
-        assert not [name for name in files if ".partial" in name or name.startswith(("value", "ref"))]
+        assert not [name for name in files if "partial" in name or name.startswith(("value", "ref"))]
         assert "tokenizer.json" in files and "training_args.bin" in files
     other = build_trainer(mode)
     checkpoints.load_critic(other.critic, folder)
@@ -221,13 +224,19 @@ def test_save_model_after_an_error_leaves_the_old_files(build_trainer, awaken, t
         trainer.save_model(str(folder))
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     monkeypatch.undo()
-    trainer.save_model(str(folder))  # the left-over staging folder is no obstacle
-    assert not (folder / ".partial").exists()
+    assert not (folder / "_partial").exists()
+    (folder / "_partial" / "critic").mkdir(parents=True)  # of a killed process
+    trainer.save_model(str(folder))
+    assert not [path.name for path in folder.iterdir() if "partial" in path.name]
     assert (folder / "adapter_model.safetensors").read_bytes() != before["adapter_model.safetensors"]
 
 
 def _fail(*args, **kwargs):
     raise KeyboardInterrupt("killed in the middle of a save")
+
+
+def _beside_readme(folder):
+    return sorted(path.name for path in folder.iterdir() if path.name != "README.md")
 
 
 @pytest.mark.parametrize("place", ["save_critic", "save_state", "_save_rng_state", "replace_folder"])
@@ -250,15 +259,82 @@ def test_checkpoint_interrupted_by_a_kill_is_absent_and_the_earlier_one_intact(
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     monkeypatch.undo()
-    folders = sorted(p.name for p in (tmp_path / "out").iterdir() if p.name.startswith("checkpoint"))
-    assert folders == ["checkpoint-1"]
+    assert _beside_readme(tmp_path / "out") == ["checkpoint-1"]
     again = build_trainer("adapter", **{**SAVED, "max_steps": 3})
     again.train(resume_from_checkpoint=True)  # the last whole one
     assert max(_figures(again)) == 3
     left = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert [n for n in left if n.startswith("checkpoint")] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
-    assert not [n for n in left if "partial" in n or "old" in n]
+    assert [n for n in left if n != "README.md"] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
     assert uninterrupted.state.global_step == 3
+
+
+def test_save_clears_what_killed_processes_left(build_trainer, tmp_path):
+    out = tmp_path / "out"
+    names = ("_partial-checkpoint-7", "_deleted-checkpoint-6", "_old-checkpoint-1", "_old-checkpoint-9")
+    for name in (*names, "_old-notes", "_partial-results"):
+        (out / name).mkdir(parents=True)
+        (out / name / "critic.safetensors").write_text(name)
+    (out / "checkpoint-1").mkdir()
+    build_trainer("adapter", save_strategy="steps", save_steps=1, max_steps=1).train()
+    assert _beside_readme(out) == ["_old-notes", "_partial-results", "checkpoint-1", "checkpoint-9"]
+    assert (out / "checkpoint-9" / "critic.safetensors").read_text() == "_old-checkpoint-9"
+    assert shared.fault_of(out / "checkpoint-1") is None
+
+
+def test_replacement_that_fails_puts_the_old_folder_back(tmp_path):
+    (tmp_path / "checkpoint-1").mkdir()
+    (tmp_path / "checkpoint-1" / "old").write_text("")
+    with pytest.raises(FileNotFoundError):
+        shared.replace_folder(tmp_path / "missing", tmp_path / "checkpoint-1")
+    assert [path.name for path in tmp_path.rglob("*")] == ["checkpoint-1", "old"]
+
+
+def _saved_with_critic(build_trainer, folder):
+    build_trainer("shared", save_critic=True).save_model(str(folder))
+    assert sorted(path.name for path in (folder / "critic").iterdir()) == ["critic.safetensors", "critic_config.json"]
+
+
+def test_save_without_critic_removes_the_one_of_an_earlier_run(build_trainer, tmp_path, caplog):
+    folder = tmp_path / "saved"
+    _saved_with_critic(build_trainer, folder)
+    build_trainer("shared").save_model(str(folder))
+    assert not (folder / "critic").exists() and (folder / "adapter_model.safetensors").is_file()
+    assert caplog.text.count("it belongs to an earlier policy") == 1
+
+
+def test_save_without_critic_leaves_other_files_and_checkpoints_alone(build_trainer, tmp_path):
+    folder = tmp_path / "saved"
+    _saved_with_critic(build_trainer, folder)
+    (folder / "critic" / "notes.txt").write_text("mine")
+    build_trainer("shared").save_model(str(folder))
+    assert [path.name for path in (folder / "critic").iterdir()] == ["notes.txt"]
+    trainer = build_trainer("shared", save_strategy="steps", save_steps=1, max_steps=1)
+    trainer.train()
+    checkpoint = tmp_path / "out" / "checkpoint-1"
+    before = sorted(path.name for path in (checkpoint / "critic").iterdir())
+    trainer.save_model(str(checkpoint))
+    assert sorted(path.name for path in (checkpoint / "critic").iterdir()) == before
+    assert "state_0.pt" in before
+
+
+def test_pushed_checkpoint_does_not_take_the_critic_of_an_earlier_run_along(build_trainer, tmp_path, monkeypatch):
+    out, pushed = tmp_path / "out", []
+
+    def upload(self, *, folder_path, ignore_patterns=None, **kwargs):
+        names = [str(path.relative_to(folder_path)) for path in Path(folder_path).rglob("*") if path.is_file()]
+        pushed.append(sorted(filter_repo_objects(names, ignore_patterns=ignore_patterns)))
+
+    monkeypatch.setattr(HfApi, "upload_folder", upload)
+    _saved_with_critic(build_trainer, out)
+    (out / "_partial-checkpoint-3").mkdir()
+    (out / "_partial-checkpoint-3" / "optimizer.pt").write_text("of a run killed now")
+    trainer = build_trainer("shared")
+    checkpoint = out / "checkpoint-1"
+    trainer.save_model(str(checkpoint))
+    trainer.push_in_progress, trainer.hub_model_id = None, "user/model"
+    trainer._push_from_checkpoint(str(checkpoint))
+    assert "adapter_model.safetensors" in pushed[0]
+    assert not [name for name in pushed[0] if "critic" in name or "optimizer" in name]
 
 
 def test_checkpoint_written_again_replaces_the_old_one(build_trainer, weights_of, tmp_path):
@@ -268,7 +344,7 @@ def test_checkpoint_written_again_replaces_the_old_one(build_trainer, weights_of
     trainer.train()
     saved = load_file(tmp_path / "out" / "checkpoint-1" / "critic" / "critic.safetensors")
     assert torch.equal(saved["head.linear.weight"], trainer.critic.head.linear.weight)
-    assert [p.name for p in (tmp_path / "out").iterdir() if p.name.startswith(".")] == []
+    assert [p.name for p in (tmp_path / "out").iterdir() if p.name.startswith((".", "_"))] == []
 
 
 def test_save_total_limit_keeps_the_newest(whole, resume, tmp_path):
@@ -382,6 +458,107 @@ def test_load_critic_of_another_width_is_refused(build_trainer, tmp_path):
     checkpoints.save_critic(narrow.critic, tmp_path)
     with pytest.raises(UserError, match=r"has shape .*16.* and .*64.* here; resume with the same"):
         checkpoints.load_critic(wide.critic, tmp_path)
+
+
+OTHER_LORAS = {
+    "other": (
+        {"target_modules": ["q_proj", "k_proj"]},
+        r"has no '.*k_proj.*' and has '.*v_proj.*'.*\(8 tensors differ",
+    ),
+    "fewer": ({"target_modules": ["q_proj"]}, r"has 'base_model.*layers\.0\.self_attn\.v_proj\.lora_A\.weight'"),
+    "more": ({"target_modules": ["q_proj", "v_proj", "o_proj"]}, r"has no '.*o_proj\.lora_A\.weight'"),
+    "dora": ({"use_dora": True}, r"has no '.*lora_magnitude_vector"),
+    "tokens": ({"trainable_token_indices": [3]}, r"has no '.*embed_tokens.*trainable_tokens_delta"),
+    "modules": ({"modules_to_save": ["embed_tokens"]}, r"has no '.*embed_tokens"),
+}
+
+
+@pytest.mark.parametrize("mode", ["shared", "model"])
+def test_resume_with_other_target_modules_is_refused_before_anything_is_loaded(whole, resume, lora, mode):
+    whole(mode, max_steps=1)
+    with pytest.raises(
+        UserError, match=OTHER_LORAS["other"][1] + r".*; resume with the same model and peft_config, or"
+    ):
+        resume(mode, 1, peft_config=lora(target_modules=["q_proj", "k_proj"]))
+
+
+@pytest.mark.parametrize(
+    "mode, other, said",
+    [
+        ("shared", "shared_full", "holds an adapter and this run trains full weights; resume with the same"),
+        ("shared_full", "shared", "holds full weights and this run trains an adapter; resume with the same"),
+    ],
+)
+def test_resume_of_full_weights_with_an_adapter_is_refused_and_the_other_way_round(whole, resume, mode, other, said):
+    whole(mode, max_steps=1, kl_coef=0.0)
+    with pytest.raises(UserError, match=said):
+        resume(other, 1, kl_coef=0.0)
+
+
+@pytest.mark.parametrize("case", OTHER_LORAS)
+def test_policy_of_another_lora_is_refused_with_the_first_tensors_that_differ(lora, tmp_path, case):
+    changes, said = OTHER_LORAS[case]
+    get_peft_model(tiny_model(), lora()).save_pretrained(tmp_path / "plain")
+    get_peft_model(tiny_model(), lora(**changes)).save_pretrained(tmp_path / "other")
+    with pytest.raises(UserError, match=said) as refusal:
+        shared.check_policy(get_peft_model(tiny_model(), lora(**changes)), tmp_path / "plain")
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(UserError, match="resume with the same model and peft_config"):
+        shared.check_policy(get_peft_model(tiny_model(), lora()), tmp_path / "other")
+    shared.check_policy(get_peft_model(tiny_model(), lora(**changes)), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"bias": "all"}, {"target_modules": ["embed_tokens", "q_proj"]}, {"use_rslora": True}]
+)
+def test_policy_of_the_same_lora_is_accepted(lora, tmp_path, changes):
+    policy = get_peft_model(tiny_model(), lora(**changes))
+    policy.save_pretrained(tmp_path)
+    shared.check_policy(get_peft_model(tiny_model(), lora(**changes)), tmp_path)
+    whole_names = load_file(tmp_path / "adapter_model.safetensors")
+    torch.save(whole_names, tmp_path / "adapter_model.bin")
+    (tmp_path / "adapter_model.safetensors").unlink()
+    shared.check_policy(policy, tmp_path)
+    del whole_names[next(name for name in whole_names if "lora_A" in name)]
+    torch.save(whole_names, tmp_path / "adapter_model.bin")
+    with pytest.raises(UserError, match="has no "):
+        shared.check_policy(policy, tmp_path)
+
+
+def test_policy_with_several_adapters_is_compared_with_each_and_needs_its_own(lora, tmp_path):
+    policy = get_peft_model(tiny_model(), lora(), adapter_name="default")
+    policy.add_adapter("second", lora(r=2))
+    policy.save_pretrained(tmp_path)
+    shared.check_policy(policy, tmp_path)
+    shared.check_policy(
+        get_peft_model(tiny_model(), lora()), tmp_path
+    )  # the checkpoint's second one is loaded beside it
+    other = get_peft_model(tiny_model(), lora())
+    other.add_adapter("second", lora(r=3))
+    with pytest.raises(UserError, match=r"has shape \(2, 32\) in .*second.* and \(3, 32\) here|has shape \(2, 32\)"):
+        shared.check_policy(other, tmp_path)
+    with pytest.raises(UserError, match="holds the adapter 'default' and 'second' and this run trains 'third'"):
+        shared.check_policy(get_peft_model(tiny_model(), lora(), adapter_name="third"), tmp_path)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("size", ["1GB", "20KB"])
+def test_full_weights_are_compared_by_name_and_shape_in_one_file_or_parts(tmp_path, tied, size):
+    tiny_model(tie_word_embeddings=tied).save_pretrained(tmp_path, max_shard_size=size)
+    assert (tmp_path / "model.safetensors.index.json").is_file() == (size == "20KB")
+    shared.check_policy(tiny_model(tie_word_embeddings=tied), tmp_path)
+    with pytest.raises(UserError, match=r"has 'model\.layers\.1\..*which this run lacks"):
+        shared.check_policy(tiny_model(tie_word_embeddings=tied, num_hidden_layers=1), tmp_path)
+    with pytest.raises(UserError, match=r"has no 'model\.layers\.2\."):
+        shared.check_policy(tiny_model(tie_word_embeddings=tied, num_hidden_layers=3), tmp_path)
+    with pytest.raises(UserError, match=r"has shape \(.*64.*\) in .* and \(.*48.*\) here"):
+        shared.check_policy(tiny_model(tie_word_embeddings=tied, intermediate_size=48), tmp_path)
+
+
+def test_folder_without_a_policy_is_refused(lora, tmp_path):
+    for policy in (tiny_model(), get_peft_model(tiny_model(), lora())):
+        with pytest.raises(UserError, match="holds no weights of a policy"):
+            shared.check_policy(policy, tmp_path)
 
 
 def test_saved_lora_config_is_the_policys(whole, tmp_path):
