@@ -7,6 +7,8 @@ os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+# the models are tiny: a second thread would only wait for the first, and on a busy machine for most of the run
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import random
 from pathlib import Path
@@ -18,8 +20,7 @@ import torch
 from trl_ext import smol
 from trl_ext.testing import tiny_model, tiny_tokenizer
 
-# the models are tiny: more threads would only wait for each other
-torch.set_num_threads(min(2, os.cpu_count() or 1))
+torch.set_num_threads(1)  # in case that torch was imported before this file set the variable
 
 
 @pytest.fixture(autouse=True)

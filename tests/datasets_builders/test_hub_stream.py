@@ -98,7 +98,7 @@ def hub(tmp_path: Path) -> Iterator[Any]:
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
     server.folder, server.asked, server.commit = tmp_path / "repo", [], COMMIT
     (server.folder / "data").mkdir(parents=True)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield server
     server.shutdown()

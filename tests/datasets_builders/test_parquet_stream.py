@@ -83,7 +83,7 @@ def server(tmp_path: Path) -> Iterator[tuple[Callable[[str], str], list[int]]]:
     asked: list[int] = []
     handler = partial(_Ranges, folder=tmp_path, asked=asked)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        thread = threading.Thread(target=running.serve_forever)
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         yield (lambda name: f"http://127.0.0.1:{running.server_port}/{name}"), asked
         running.shutdown()

@@ -81,7 +81,7 @@ class _Hub(BaseHTTPRequestHandler):
 def hub():
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
     server.asked, server.is_private, server.refused = [], True, None
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield server
     server.shutdown()

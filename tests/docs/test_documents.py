@@ -3,8 +3,10 @@
 import ast
 import json
 import re
+import runpy
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -57,27 +59,39 @@ def test_ppo_page_names_every_new_field_that_exists():
     assert own == documented
 
 
-@pytest.mark.slow
-def test_example_runs_on_a_tiny_model(tmp_path):
-    from trl_ext.testing import tiny_model, tiny_tokenizer
+@pytest.fixture(scope="module")
+def examples_run(tmp_path_factory, tiny_model_path):
+    """Name of a run of an example: its folder and what it came to; two at a time, as much of the time is imports."""
+    process = ["process_supervision.py", "--model", "tiny", "--steps", "2", "--completions", "8"]
+    arguments = {
+        "ppo": ["ppo_addition.py", "--model", str(tiny_model_path), "--steps", "1", "--completions", "8"],
+        "1.0": [*process, "--outcome_weight", "1.0"],
+        "0": [*process, "--outcome_weight", "0"],
+    }
+    folders = {name: tmp_path_factory.mktemp("example") for name in arguments}
 
-    tiny_model().save_pretrained(tmp_path / "model")
-    tiny_tokenizer().save_pretrained(tmp_path / "model")
-    command = [sys.executable, str(ROOT / "examples" / "ppo_addition.py"), "--model", str(tmp_path / "model")]
-    command += ["--steps", "1", "--completions", "8", "--output_dir", str(tmp_path / "out")]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    def run(name):
+        script, *rest = arguments[name]
+        command = [sys.executable, str(ROOT / "examples" / script), *rest, "--output_dir", "out"]
+        return subprocess.run(command, cwd=folders[name], capture_output=True, text=True, timeout=300)
+
+    with ThreadPoolExecutor(2) as pool:
+        return {name: (folders[name], done) for name, done in zip(arguments, pool.map(run, arguments), strict=True)}
+
+
+@pytest.mark.slow
+def test_example_runs_on_a_tiny_model(examples_run):
+    folder, run = examples_run["ppo"]
     assert run.returncode == 0, run.stderr[-2000:]
-    assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
+    assert (folder / "out" / "adapter_model.safetensors").is_file()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("outcome_weight", ["1.0", "0"])
-def test_process_supervision_example_runs_on_the_tiny_model(tmp_path, outcome_weight):
-    command = [sys.executable, str(ROOT / "examples" / "process_supervision.py"), "--model", "tiny", "--steps", "2"]
-    command += ["--completions", "8", "--outcome_weight", outcome_weight, "--output_dir", "out"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+def test_process_supervision_example_runs_on_the_tiny_model(examples_run, outcome_weight):
+    folder, run = examples_run[outcome_weight]
     assert run.returncode == 0, run.stderr[-2000:]
-    assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
+    assert (folder / "out" / "adapter_model.safetensors").is_file()
     printed = run.stdout.splitlines()[-3:]
     assert [line.split(":")[0] for line in printed] == [
         "reward",
@@ -86,7 +100,10 @@ def test_process_supervision_example_runs_on_the_tiny_model(tmp_path, outcome_we
     ]
 
 
-def test_process_supervision_example_refuses_a_part_of_a_group(tmp_path):
-    command = [sys.executable, str(ROOT / "examples" / "process_supervision.py"), "--completions", "12"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 2 and "must be a multiple of 8" in run.stderr
+def test_process_supervision_example_refuses_a_part_of_a_group(tmp_path, monkeypatch, capsys):
+    script = str(ROOT / "examples" / "process_supervision.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [script, "--completions", "12"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(script, run_name="__main__")
+    assert ended.value.code == 2 and "must be a multiple of 8" in capsys.readouterr().err

@@ -343,17 +343,23 @@ def test_credit_for_one_of_ten_is_the_same_however_the_others_fail():
             assert judged(code, gold, partial_credit=True)[0] == 0.1
 
 
+BLOCKS = [f"assert f({n}) == {2 * n}" for n in range(10)]
+
+
+@pytest.fixture(scope="module")
+def late_in_both_orders():
+    """Rewards of a program that is late in half of its tests, in their order and in the other, judged side by side."""
+    reward = CodeReward(partial_credit=True, timeout=1, total_timeout=60, num_workers=2)
+    golds = {1: asserts(*BLOCKS), -1: asserts(*BLOCKS[::-1])}
+    return dict(zip(golds, reward([f"```python\n{LATE}\n```"] * 2, solution=list(golds.values())), strict=True))
+
+
 @needs_isolation
 @pytest.mark.parametrize("turn", [1, -1])
-def test_credit_does_not_depend_on_the_order_of_the_tests(turn):
-    blocks = [f"assert f({n}) == {2 * n}" for n in range(10)][::turn]
-    assert (
-        judged(
-            "import os\ndef f(x):\n    if x < 5: os._exit(1)\n    return 2 * x", asserts(*blocks), partial_credit=True
-        )[0]
-        == 0.5
-    )
-    assert judged(LATE, asserts(*blocks), partial_credit=True, timeout=1, total_timeout=60)[0] == 0.5
+def test_credit_does_not_depend_on_the_order_of_the_tests(late_in_both_orders, turn):
+    code = "import os\ndef f(x):\n    if x < 5: os._exit(1)\n    return 2 * x"
+    assert judged(code, asserts(*BLOCKS[::turn]), partial_credit=True)[0] == 0.5
+    assert late_in_both_orders[turn] == 0.5
 
 
 @needs_isolation

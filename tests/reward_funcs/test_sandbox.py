@@ -134,12 +134,19 @@ def test_the_probes_work_where_nothing_isolates(tmp_path):
     assert found == [1.0]
 
 
+@pytest.fixture(scope="module")
+def late(sandbox):
+    """What two programs that never end come to, run at the same time, and whether anything of them goes on."""
+    sleeping = "import os, time\nfor _ in range(3): os.fork()\nprint('started', flush=True)\ntime.sleep(600)"
+    silent = "import os\nprint(42, flush=True)\nos.close(1)\nwhile True: pass"
+    outcomes = sandbox.run([Job("stdio", code, {"inputs": [""]}) for code in (sleeping, silent)])
+    return {"sleeping": outcomes[0], "silent": outcomes[1], "nothing_runs": nothing_runs(sandbox)}
+
+
 @needs_isolation
-def test_a_late_program_is_killed_with_its_children(sandbox):
-    code = "import os, time\nfor _ in range(3): os.fork()\nprint('started', flush=True)\ntime.sleep(600)"
-    (outcome,) = sandbox.run([Job("stdio", code, {"inputs": [""]})])
-    assert outcome.messages[0][3] == "timeout"
-    assert nothing_runs(sandbox)
+def test_a_late_program_is_killed_with_its_children(late):
+    assert late["sleeping"].messages[0][3] == "timeout"
+    assert late["nothing_runs"]
 
 
 @needs_isolation
@@ -150,10 +157,8 @@ def test_endless_output_is_cut(sandbox):
 
 
 @needs_isolation
-def test_closing_output_and_going_on_is_a_timeout(sandbox):
-    code = "import os\nprint(42, flush=True)\nos.close(1)\nwhile True: pass"
-    (outcome,) = sandbox.run([Job("stdio", code, {"inputs": [""]})])
-    assert outcome.messages[0][3] == "timeout"
+def test_closing_output_and_going_on_is_a_timeout(late):
+    assert late["silent"].messages[0][3] == "timeout"
 
 
 @needs_isolation

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import queue
+import runpy
 import subprocess
 import sys
 import threading
@@ -185,7 +186,7 @@ class Completions(BaseHTTPRequestHandler):
 @pytest.fixture
 def completions_url():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -278,14 +279,14 @@ def test_example_runs_on_the_tiny_model(tmp_path):
     assert "grpo-with-rewards/completions/*.parquet" in run.stdout and "┃" not in run.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("completions", "generations"), [(4, 8), (10, 4), (0, 2), (4, 1)])
-def test_example_refuses_sizes_that_do_not_fit(tmp_path, completions, generations):
+def test_example_refuses_sizes_that_do_not_fit(tmp_path, monkeypatch, capsys, completions, generations):
+    script = str(ROOT / "examples" / "grpo_with_rewards.py")
     sizes = ["--completions", str(completions), "--num_generations", str(generations)]
-    run = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "grpo_with_rewards.py"), "--model", "tiny", *sizes],
-        **{"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 300},
-    )
-    assert run.returncode == 2
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [script, "--model", "tiny", *sizes])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(script, run_name="__main__")
+    assert ended.value.code == 2
     sentence = f"--completions {completions} must be a multiple of --num_generations {generations}"
-    assert sentence in " ".join(run.stderr.splitlines())
+    assert sentence in " ".join(capsys.readouterr().err.splitlines())

@@ -23,34 +23,56 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
 """
 
 
-def _loaded_modules(code: str) -> set[str]:
-    """Names of the modules that `code` loads on top of a bare interpreter."""
-    script = f"import sys, json; before = set(sys.modules)\n{code}\nprint(json.dumps([*(set(sys.modules) - before)]))"
+PURE = ("masking", "advantages", "kl", "losses", "diagnostics")
+LIGHT = (
+    *("trl_ext", "trl_ext.cli", "trl_ext.errors", "trl_ext.grpo", "trl_ext.ppo"),
+    *("trl_ext.smol", "trl_ext.testing", "trl_ext.versions"),
+)
+# What follows in one process sees what came before it: names that are loaded only add up, so that each line holds at
+# least what its code alone would load.
+SEVERAL = """
+import sys, json
+before = set(sys.modules)
+for code in json.loads(sys.argv[1]):
+    exec(code)
+    print(json.dumps([*(set(sys.modules) - before)]))
+"""
+
+
+def _loaded_one_by_one(*codes: str) -> list[set[str]]:
+    """Names of the modules that are loaded on top of a bare interpreter after each of the `codes`, in one process."""
     result = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [sys.executable, "-c", SEVERAL, json.dumps(codes)],
+        **{"cwd": ROOT, "capture_output": True, "text": True, "check": False, "stdin": subprocess.DEVNULL},
     )
     assert result.returncode == 0, result.stderr
-    return set(json.loads(result.stdout.splitlines()[-1]))
+    return [set(json.loads(line)) for line in result.stdout.splitlines()[-len(codes) :]]
+
+
+def _top_level(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
 
 
 def _loaded(code: str) -> set[str]:
-    """The same, top-level names only."""
-    return {name.split(".")[0] for name in _loaded_modules(code)}
+    """Top-level names of the modules that `code` loads in a process of its own."""
+    return _top_level(_loaded_one_by_one(code)[0])
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "trl_ext",
-        "trl_ext.cli",
-        "trl_ext.errors",
-        "trl_ext.grpo",
-        "trl_ext.ppo",
-        "trl_ext.smol",
-        "trl_ext.testing",
-        "trl_ext.versions",
-    ],
-)
+@pytest.fixture(scope="module")
+def pure():
+    """Top-level names after the import of each of the pure modules."""
+    return dict(zip(PURE, map(_top_level, _loaded_one_by_one(*(f"import trl_ext.{n}" for n in PURE))), strict=True))
+
+
+@pytest.fixture(scope="module")
+def configs():
+    """Modules after the import of each of the configurations."""
+    names = ("PPOConfig", "GRPOVariantConfig")
+    found = _loaded_one_by_one(*(f"from trl_ext import {name}" for name in names))
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize("module", LIGHT)
 def test_import_of_light_module_loads_nothing_heavy(module):
     assert not _loaded(f"import {module}") & HEAVY
 
@@ -59,9 +81,9 @@ def test_dir_and_unknown_name_load_nothing_heavy():
     assert not _loaded("import trl_ext; dir(trl_ext); hasattr(trl_ext, 'nothing')") & HEAVY
 
 
-@pytest.mark.parametrize("name", ["masking", "advantages", "kl", "losses", "diagnostics"])
-def test_pure_module_loads_torch_and_no_library_on_top_of_it(name):
-    assert not _loaded(f"import trl_ext.{name}") & (HEAVY - {"torch", "numpy"})
+@pytest.mark.parametrize("name", PURE)
+def test_pure_module_loads_torch_and_no_library_on_top_of_it(pure, name):
+    assert not pure[name] & (HEAVY - {"torch", "numpy"})
 
 
 def test_reward_funcs_modules_load_only_the_standard_library():
@@ -73,12 +95,12 @@ def test_datasets_builders_modules_never_load_trl_ext():
     assert "trl_ext" not in _loaded(IMPORT_ALL.format(package="datasets_builders"))
 
 
-def test_ppo_config_alone_loads_no_trainer_of_ours():
-    assert "trl_ext.ppo.trainer" not in _loaded_modules("from trl_ext import PPOConfig")
+def test_ppo_config_alone_loads_no_trainer_of_ours(configs):
+    assert "trl_ext.ppo.trainer" not in configs["PPOConfig"]
 
 
-def test_grpo_config_alone_loads_no_trainer_of_ours():
-    assert "trl_ext.grpo.trainer" not in _loaded_modules("from trl_ext import GRPOVariantConfig")
+def test_grpo_config_alone_loads_no_trainer_of_ours(configs):
+    assert "trl_ext.grpo.trainer" not in configs["GRPOVariantConfig"]
 
 
 def _imported(path) -> set[str]:

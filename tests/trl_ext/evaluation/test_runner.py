@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -132,9 +133,14 @@ def test_every_batch_can_be_the_last_one_before_an_interruption(rows, tmp_path):
     assert counts == [5, 4, 3, 2, 1]
 
 
+def _write_script(folder, rows):
+    """The script and the problems for `_run`."""
+    (folder / "run.py").write_text(SCRIPT)
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def _run(folder, output, stop_at="never", stop_in="generate", processes=1):
     """The script in one process, or in two under torchrun; its exit status."""
-    (folder / "run.py").write_text(SCRIPT)
     words = [str(folder / "run.py"), str(folder), str(output), str(HELPERS), str(stop_at), stop_in]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     command = [sys.executable, *(launcher if processes > 1 else []), *words]
@@ -146,7 +152,7 @@ def _run(folder, output, stop_at="never", stop_in="generate", processes=1):
 @pytest.mark.parametrize("stop_in", ["generate", "write"])
 @pytest.mark.parametrize("stop_at", [0, 1, 20, 37])
 def test_killed_process_goes_on_to_the_same_bytes(rows, plain, tmp_path, stop_at, stop_in):
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _write_script(tmp_path, rows)
     status, _ = _run(tmp_path, tmp_path / "out", stop_at, stop_in)
     assert status == -9
     assert not (tmp_path / "out" / "results.json").exists()
@@ -156,18 +162,27 @@ def test_killed_process_goes_on_to_the_same_bytes(rows, plain, tmp_path, stop_at
 
 @pytest.mark.slow
 def test_two_processes_give_the_bytes_of_one_also_when_killed_and_with_another_number_of_them(rows, plain, tmp_path):
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    status, error = _run(tmp_path, tmp_path / "two", processes=2)
-    assert status == 0, error[-3000:]
-    assert _files(tmp_path / "two") == plain[1]
-    assert len((tmp_path / "two" / "generations.1.jsonl").read_text().splitlines()) > 500  # it had its share
-    for stop_in, first, then in (("generate", 2, 1), ("write", 2, 2), ("write", 1, 2)):
+    _write_script(tmp_path, rows)
+
+    def uninterrupted():
+        status, error = _run(tmp_path, tmp_path / "two", processes=2)
+        assert status == 0, error[-3000:]
+        assert _files(tmp_path / "two") == plain[1]
+        assert len((tmp_path / "two" / "generations.1.jsonl").read_text().splitlines()) > 500  # it had its share
+
+    def killed(stop_in, first, then):
         folder = tmp_path / f"{stop_in}{first}{then}"
         assert _run(tmp_path, folder, 5, stop_in, processes=first)[0] != 0
         assert not (folder / "results.json").exists()
         status, error = _run(tmp_path, folder, processes=then)
         assert status == 0, error[-3000:]
         assert _files(folder) == plain[1]
+
+    # two at a time, as much of the time goes into starting them
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(killed, *how) for how in (("generate", 2, 1), ("write", 2, 2), ("write", 1, 2))]
+        for run in (*runs, pool.submit(uninterrupted)):
+            run.result()
 
 
 def test_other_ks_are_graded_anew_without_generating(rows, tmp_path):

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -393,11 +394,17 @@ def test_demo_model_on_300_problems_killed_and_resumed_on_two_processes_and_in_t
 
     settings = ["--model", str(smol_path), "--dataset", "sums.jsonl", "--max_new_tokens", "8", "--temperature", "0.5"]
     settings += ["--batch_size", "50", "--output_dir", "killed"]
-    assert _launch(*settings, kill_after=140)[0] == -9
-    status, error = _launch(*settings, processes=2)
+
+    def killed_and_resumed():
+        assert _launch(*settings, kill_after=140)[0] == -9
+        return _launch(*settings, processes=2)
+
+    with ThreadPoolExecutor(1) as pool:  # at the same time as the one that nobody kills
+        other = pool.submit(killed_and_resumed)
+        generator, params = Memory(open_generator(str(smol_path), device="cpu")), SamplingParams(0.5, max_new_tokens=8)
+        report = evaluate_model(generator, {"sums": sums}, "plain", params=params, batch_size=50, show_progress=False)
+        status, error = other.result()
     assert status == 0, error[-3000:]
-    generator, params = Memory(open_generator(str(smol_path), device="cpu")), SamplingParams(0.5, max_new_tokens=8)
-    report = evaluate_model(generator, {"sums": sums}, "plain", params=params, batch_size=50, show_progress=False)
     assert open("plain/problems.jsonl").read() == open("killed/problems.jsonl").read()
     metrics = _results("killed")["benchmarks"]["sums"]["metrics"]
     assert metrics == report.results["benchmarks"]["sums"]["metrics"]
@@ -439,7 +446,7 @@ class Answers(BaseHTTPRequestHandler):
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as running:
         running.keys = []
-        thread = threading.Thread(target=running.serve_forever)
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         yield running
         running.shutdown()
