@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trl_ext.errors import UsageError
-from trl_ext.scripts._training import _split_config
+from trl_ext.scripts._config_file import split_config
 from trl_ext.scripts.check import _number as number
 from trl_ext.scripts.check import _Parser
 
@@ -31,7 +31,7 @@ def arguments(command: str, argv: list[str]) -> argparse.Namespace:
     options = {option for action in parser._actions for option in action.option_strings}
     if "--config" in options:
         # TRL's flag is --dataset_config for the configuration on the Hub; --config is a file for every command
-        argv, config = _split_config(argv, options - {"--config", "--help", "-h"})
+        argv, config, _ = split_config(argv, options - {"--config", "--help", "-h"})
         parser.set_defaults(**_defaults(parser, config))
     args = parser.parse_args(argv)
     _join_names(args)
@@ -57,18 +57,38 @@ def _defaults(parser: argparse.ArgumentParser, config: dict[str, Any]) -> dict[s
         action = parser._option_string_actions.get(f"--{key}")
         if action is None:
             raise UsageError(f"the key {key!r} is no setting of `{parser.prog}`")
-        if action.nargs in ("*", "+") and not isinstance(value, list):
-            value = [value]
-        if action.nargs == 0 and not isinstance(value, bool):
-            raise UsageError(f"{key}: {value!r} in the configuration file must be true or false")
-        if action.nargs in ("*", "+"):
-            value = [str(item) for item in value]
-        elif action.nargs is None and value is not None:
-            value = str(value)  # so that the parser reads and checks it as it does a flag
-            if action.choices and value not in action.choices:
-                raise UsageError(f"{key}: {value!r} in the configuration file is none of {', '.join(action.choices)}")
-        defaults[action.dest] = value
+        if action.dest in defaults:
+            raise UsageError(f"{key} in the configuration file is another name of a setting that stands there, too")
+        defaults[action.dest] = _default(key, value, action)
     return defaults
+
+
+def _default(key: str, value: Any, action: argparse.Action) -> Any:
+    """One setting of a file as text, so that the parser reads and checks it as it does a flag."""
+    wrong = f"{key}: {value!r} in the configuration file must be"
+    if value is None:
+        if action.default is not None:
+            raise UsageError(f"{key} in the configuration file has no value; give one, or leave the line out")
+        return None
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise UsageError(f"{wrong} true or false")
+        return value
+    several = action.nargs is not None
+    items = value if several and isinstance(value, list) else [value]
+    if any(item is None or isinstance(item, (list, dict)) for item in items):
+        raise UsageError(f"{wrong} {'a list of texts' if several else 'one value'}")
+    if action.type is None and any(isinstance(item, bool) for item in items):
+        raise UsageError(f"{wrong} text; write yes, no, on and off in quotes")
+    if isinstance(action.nargs, int) and len(items) != action.nargs:
+        raise UsageError(f"{wrong} a list of {action.nargs}")
+    texts = [str(item) for item in items]
+    unknown = next((text for text in texts if action.choices and text not in action.choices), None)
+    if unknown is not None:
+        raise UsageError(
+            f"{key}: {unknown!r} in the configuration file is none of {', '.join(map(str, action.choices or ()))}"
+        )
+    return texts if several else texts[0]
 
 
 def _join_names(args: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trl_ext.errors import UsageError, UserError
+from trl_ext.scripts._config_file import read_yaml
 from trl_ext.scripts._data_build import (
     checked,
     file_names,
@@ -95,31 +96,20 @@ def _mixture(args: Any) -> tuple[dict[str, int | float], int | None]:
     return {name: _count(name, text) for name, text in pairs}, None
 
 
-def _refuse_repeated(names: list[str], where: str = "") -> None:
+def _refuse_repeated(names: list[str]) -> None:
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise UsageError(f"{where}{repeated!r} is named more than once; give each source one number")
+        raise UsageError(f"{repeated!r} is named more than once; give each source one number")
 
 
 def _recipe_file(name: str) -> dict[str, int | float]:
-    import yaml
-
     from datasets_builders.mixing import recipe
 
     if not Path(name).is_file():
         recipe(name)  # says which recipe was probably meant
-    try:
-        text = Path(name).read_text(encoding="utf-8-sig")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"{name} is not valid YAML: {str(error).splitlines()[0]}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not UTF-8 text ({error.reason}); convert it to UTF-8") from None
+    found = read_yaml(Path(name))
     if not isinstance(found, dict) or not found:
         raise UserError(f"{name} must hold lines of `source: number of rows`")
-    # a mapping of YAML keeps the last one of equal keys and says nothing
-    _refuse_repeated([str(key.value) for key, _ in getattr(node, "value", ())], f"{name}: ")
     return {str(source): _count(str(source), str(count)) for source, count in found.items()}
 
 

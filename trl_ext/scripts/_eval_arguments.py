@@ -8,8 +8,8 @@ import math
 from typing import Any
 
 from trl_ext.errors import UsageError
+from trl_ext.scripts._config_file import split_config
 from trl_ext.scripts._data_arguments import _defaults
-from trl_ext.scripts._training import _split_config
 from trl_ext.scripts.check import _number as number
 from trl_ext.scripts.check import _Parser
 
@@ -49,7 +49,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     _add_grading(parser)
     _add_output(parser)
     options = {option for action in parser._actions for option in action.option_strings}
-    argv, config = _split_config(argv, options - {"--config", "--help", "-h"})
+    argv, config, _ = split_config(argv, options - {"--config", "--help", "-h"})
     if isinstance(config.get("k"), list):  # as YAML writes 1,8,16
         config["k"] = ",".join(map(str, config["k"]))
     if isinstance(config.get("chat_template_kwargs"), dict):

@@ -11,20 +11,16 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from trl_ext._text import did_you_mean
 from trl_ext.errors import UsageError, UserError
+from trl_ext.scripts._config_file import environment, split_config
+from trl_ext.scripts._libraries import clear_errors, named_model, refuse_missing_reports, refuse_seed
+from trl_ext.scripts._settings import field_types, read_flags_alike, typed_config
 
 RESOLVED_CONFIG = "config_resolved.yaml"
-# Names of one setting: a flag replaces whichever of them a configuration file holds.
-OTHER_NAMES = (
-    ("kl_coef", "beta"),
-    ("num_ppo_epochs", "num_iterations"),
-    ("num_mini_batches", "steps_per_generation", "generation_batch_size"),
-)
 DATA_LOADERS = {".json": "json", ".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
 
 
@@ -59,7 +55,8 @@ def parse(dataclass_types: Sequence[type], argv: list[str], prog: str) -> tuple[
     `--model` is short for `--model_name_or_path`; `--config NAME` finds a recipe shipped with the package.
 
     Raises:
-        UserError: For an unknown flag or key, with the closest known one.
+        UserError: For an unknown flag or key, with the closest known one, for a value of another type than the field's,
+            and for a setting whose package is not installed.
     """
     from trl import TrlParser
 
@@ -67,68 +64,38 @@ def parse(dataclass_types: Sequence[type], argv: list[str], prog: str) -> tuple[
     parser = TrlParser(tuple(dataclass_types), prog=prog, allow_abbrev=False)
     parser.error = _refuse  # argparse would print its whole usage, hundreds of lines, before the one that matters
     options = {option for action in parser._actions for option in action.option_strings}
-    argv, config = _split_config(argv, options)
+    types = field_types(dataclass_types)
+    read_flags_alike(parser, types)
+    argv, config, where = split_config(argv, options - {"--help", "-h"})
     for word in argv:
         flag = word.split("=")[0]
         if word.startswith("--") and flag not in options:
             raise UsageError(f"unknown flag {flag}{did_you_mean(flag, options | {'--model', '--config'})}")
-    for name, value in (config.pop("env", None) or {}).items():
-        os.environ[str(name)] = str(value)
-    parser.set_defaults_with_config(**config)
-    result: tuple[Any, ...] = parser.parse_args_into_dataclasses(args=argv)
+    variables = environment(config, where)
+    parser.set_defaults_with_config(**typed_config(config, parser, types, where))
+    os.environ.update(variables)
+    given, unread = parser.parse_known_args(argv)
+    if unread:
+        raise UsageError(f"unknown argument {unread[0]!r}; write options as --name value")
+    with clear_errors(vars(given)):
+        result: tuple[Any, ...] = _checked(parser, argv)
+    for instance in result:
+        refuse_missing_reports(getattr(instance, "report_to", None))
+        refuse_seed(getattr(instance, "seed", None))
     return result
+
+
+def _checked(parser: Any, argv: list[str]) -> Any:
+    try:
+        return parser.parse_args_into_dataclasses(args=argv)
+    except UserError:
+        raise
+    except ValueError as error:  # what the libraries refuse, some of it on several lines
+        raise UsageError(" ".join(str(error).split())) from error
 
 
 def _refuse(message: str) -> Any:
     raise UsageError(message)
-
-
-def _split_config(argv: list[str], options: set[str]) -> tuple[list[str], dict[str, Any]]:
-    """The flags, and the settings of the `--config` file; a flag wins over a setting of its other name, too."""
-    argv = [part for word in argv for part in (word.split("=", 1) if word.startswith("--config=") else [word])]
-    if "--config" not in argv:
-        return argv, {}
-    index = argv.index("--config") + 1
-    if index == len(argv):
-        raise UsageError("--config needs a YAML file or the name of a recipe")
-    config = _read_config(_recipe(argv[index]), options)
-    argv = [*argv[: index - 1], *argv[index + 1 :]]
-    flags = {word.split("=")[0].removeprefix("--") for word in argv if word.startswith("--")}
-    for names in OTHER_NAMES:
-        if flags & set(names):
-            config = {key: value for key, value in config.items() if key not in names}
-    return argv, config
-
-
-def _recipe(name: str) -> Path:
-    if Path(name).is_file():
-        return Path(name)
-    folder = Path(str(resources.files("trl_ext"))) / "recipes"
-    shipped = folder / f"{name}.yaml"
-    if shipped.is_file():
-        return shipped
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    raise UserError(f"no configuration file {name!r}, and no recipe of that name{did_you_mean(name, known)}")
-
-
-def _read_config(path: Path, options: set[str]) -> dict[str, Any]:
-    import yaml
-
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
-    if not isinstance(config, dict):
-        raise UsageError(f"{path} must hold `name: value` lines")
-    known = {option.removeprefix("--") for option in options} | {"env", "model"}
-    for key in config:
-        if key not in known:
-            raise UsageError(f"unknown key {key!r} in {path}{did_you_mean(str(key), known)}")
-    if "model" in config:
-        config["model_name_or_path"] = config.pop("model")
-    if isinstance(config.get("reward_funcs"), str):
-        config["reward_funcs"] = [config["reward_funcs"]]
-    return config
 
 
 def quiet_libraries() -> None:
@@ -214,6 +181,8 @@ def _known_reward(name: str) -> Any:
 
 def _import_reward(name: str) -> Any:
     module_name, _, attribute = name.rpartition(".")
+    if not all(name.split(".")):
+        raise UserError(f"the reward {name!r} is no module.function, such as my_rewards.short_reward")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -233,9 +202,12 @@ def _import_reward(name: str) -> Any:
 
 
 def require_model(model_args: Any) -> None:
-    """Refuse a call that names no model."""
-    if model_args.model_name_or_path is None:
+    """Refuse a call that names no model, or a file in its place."""
+    name = model_args.model_name_or_path
+    if name is None or not name.strip():
         raise UserError('name the model: --model with a Hub id or folder, or "smol"')
+    if Path(name).is_file():
+        raise UserError(f"model_name_or_path={name!r} is a file; name a Hub id or the folder of a model")
 
 
 def load_rewards(script_args: Any) -> list[Any]:
@@ -406,6 +378,7 @@ def build_trainer(trainer_class: Any, script_args: Any, training_args: Any, mode
             if state.is_world_process_zero:
                 write_resolved_config(training_args.output_dir, script_args, training_args, model_args)
 
+    refuse_file(training_args.output_dir)
     data = load_data(script_args)
     init_kwargs = {
         "revision": model_args.model_revision,
@@ -415,19 +388,26 @@ def build_trainer(trainer_class: Any, script_args: Any, training_args: Any, mode
     training_args.model_init_kwargs = {**init_kwargs, **(training_args.model_init_kwargs or {})}
     training_args.disable_tqdm = True
     evaluate = training_args.eval_strategy != "no"
-    trainer = trainer_class(
-        model=model_args.model_name_or_path,
-        args=training_args,
-        train_dataset=pick_split(data, script_args.dataset_train_split),
-        eval_dataset=pick_split(data, script_args.dataset_test_split) if evaluate else None,
-        quantization_config=get_quantization_config(model_args),
-        peft_config=get_peft_config(model_args),
-        callbacks=[MetricsWriter(training_args.output_dir), RichTable(trainer_class._name)],
-        **more,
-    )
+    with clear_errors(vars(training_args)), named_model(model_args.model_name_or_path, more.get("value_model")):
+        trainer = trainer_class(
+            model=model_args.model_name_or_path,
+            args=training_args,
+            train_dataset=pick_split(data, script_args.dataset_train_split),
+            eval_dataset=pick_split(data, script_args.dataset_test_split) if evaluate else None,
+            quantization_config=get_quantization_config(model_args),
+            peft_config=get_peft_config(model_args),
+            callbacks=[MetricsWriter(training_args.output_dir), RichTable(trainer_class._name)],
+            **more,
+        )
     trainer.remove_callback(PrinterCallback)  # metrics.jsonl holds what it prints over the progress bar
     trainer.add_callback(WriteConfig())
     return trainer
+
+
+def refuse_file(output_dir: str) -> None:
+    """Refuse a file in the place of the folder for the results, before any work is done for it."""
+    if Path(output_dir).exists() and not Path(output_dir).is_dir():
+        raise UserError(f"output_dir={output_dir!r} is a file; name a folder")
 
 
 def train_and_save(trainer: Any, script_args: Any, command: str) -> int:
@@ -435,7 +415,8 @@ def train_and_save(trainer: Any, script_args: Any, command: str) -> int:
     from trl_ext.progress import RichTable
 
     try:
-        trainer.train(resume_from_checkpoint=resume_from(trainer.args))
+        with clear_errors(vars(trainer.args)):
+            trainer.train(resume_from_checkpoint=resume_from(trainer.args))
     finally:
         for callback in trainer.callback_handler.callbacks:
             if isinstance(callback, RichTable):

@@ -128,12 +128,21 @@ def _number(kind: type, low: float, high: float = math.inf) -> Callable[[str], f
         try:
             number: float = kind(text)
         except ValueError:
-            number = math.nan
+            number = _whole(text) if kind is int else math.nan
         if not low <= number <= high:
             raise argparse.ArgumentTypeError(f"{text} is no {'whole ' * (kind is int)}number {bounds}")
         return number
 
     return read
+
+
+def _whole(text: str) -> float:
+    """A whole number that is written as 1e3 or 8.0, which YAML files do; NaN for anything else."""
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return int(number) if number.is_integer() else math.nan
 
 
 def _report(rows: Any, reward: Any, args: argparse.Namespace) -> Any:

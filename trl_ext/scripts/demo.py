@@ -16,6 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from trl_ext.errors import UsageError, UserError
+from trl_ext.scripts.check import _number as number
+from trl_ext.scripts.check import _Parser
+
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 QUESTION = "What is {} + {}? Give just the number."
 LARGEST = 49
@@ -89,20 +93,33 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="trl-ext demo", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = _Parser(prog="trl-ext demo", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", default="smol", help="Hub id or folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--critic", default="shared", choices=["adapter", "shared"], help="default: shared")
-    parser.add_argument("--steps", type=int, default=15, help="optimizer steps (default: 15)")
-    parser.add_argument("--completions", type=int, default=32, help="completions a step (default: 32)")
+    parser.add_argument("--steps", type=number(int, 1), default=15, help="optimizer steps (default: 15)")
+    parser.add_argument(
+        "--completions",
+        type=number(int, 8),
+        default=32,
+        help="completions a step, a multiple of 8 (default: 32)",
+    )
     parser.add_argument("--output_dir", default="trl-ext-demo", help="default: trl-ext-demo")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--seed", type=number(int, 0, 2**32 - 1), default=0, help="of the problems and of the training (0)"
+    )
     return parser
 
 
 def build_trainer(args: Any, **overrides: Any) -> tuple[Any, list[dict[str, Any]]]:
     """The demo's trainer and its held-out rows; `overrides` are fields of PPOConfig."""
-    from trl_ext.scripts._training import quiet_libraries
+    from trl_ext.scripts._libraries import named_model
+    from trl_ext.scripts._training import quiet_libraries, refuse_file
 
+    training, held_out = addition_problems(args.seed)
+    _refuse_sizes(args, len(training))
+    refuse_file(args.output_dir)
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError("the demo draws its curves with matplotlib; install it with `pip install matplotlib`")
     quiet_libraries()
     # On a busy machine the threads' default spin-waiting makes a step several times slower; read when torch starts.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -112,17 +129,11 @@ def build_trainer(args: Any, **overrides: Any) -> tuple[Any, list[dict[str, Any]
     from peft import LoraConfig
 
     from trl_ext.callbacks import MetricsWriter
-    from trl_ext.errors import UserError
     from trl_ext.ppo import PPOConfig, PPOTrainer
     from trl_ext.progress import RichTable
 
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UserError("the demo draws its curves with matplotlib; install it with `pip install matplotlib`")
-    if args.steps < 1 or args.completions < 8 or args.completions % 8:
-        raise UserError("--steps must be at least 1 and --completions a multiple of 8")
     transformers.logging.set_verbosity_error()
     on_gpu = torch.cuda.is_available()
-    training, held_out = addition_problems(args.seed)
     settings: dict[str, Any] = {
         "output_dir": args.output_dir,
         "critic": args.critic,
@@ -144,16 +155,29 @@ def build_trainer(args: Any, **overrides: Any) -> tuple[Any, list[dict[str, Any]
     }
     batch_size = settings["per_device_train_batch_size"]
     settings["gradient_accumulation_steps"] = args.completions // batch_size
-    trainer = PPOTrainer(
-        model=args.model,
-        reward_funcs=addition_reward,
-        args=PPOConfig(**{**settings, **overrides}),
-        train_dataset=Dataset.from_list(training),
-        peft_config=LoraConfig(r=16, lora_alpha=32, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"),
-        callbacks=[MetricsWriter(args.output_dir), RichTable()],
-    )
+    with named_model(args.model):
+        trainer = PPOTrainer(
+            model=args.model,
+            reward_funcs=addition_reward,
+            args=PPOConfig(**{**settings, **overrides}),
+            train_dataset=Dataset.from_list(training),
+            peft_config=LoraConfig(r=16, lora_alpha=32, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"),
+            callbacks=[MetricsWriter(args.output_dir), RichTable()],
+        )
     trainer.remove_callback(transformers.PrinterCallback)
     return trainer, held_out
+
+
+def _refuse_sizes(args: Any, num_problems: int) -> None:
+    """Refuse a step that does not divide into batches of 8 or takes more problems than there are."""
+    largest = num_problems // 8 * 8
+    if args.steps < 1:
+        raise UsageError(f"--steps {args.steps} must be at least 1")
+    if args.completions % 8 or not 8 <= args.completions <= largest:
+        raise UsageError(
+            f"--completions {args.completions} must be a multiple of 8 between 8 and {largest}: a step takes each of "
+            f"the {num_problems:,} problems once at most"
+        )
 
 
 def _save(trainer: Any, before: float, after: float, argv: list[str], output_dir: str) -> None:

@@ -37,8 +37,10 @@ def main(argv: list[str]) -> int:
     """
     args = _arguments(argv)
     from trl_ext.evaluation.plots import PAGE, draw
+    from trl_ext.scripts._training import refuse_file
 
     folder = Path(args.output_dir or _default_folder(args.runs))
+    refuse_file(str(folder))
     plots = draw(
         args.runs,
         folder,

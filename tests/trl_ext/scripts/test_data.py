@@ -566,7 +566,8 @@ def test_source_that_is_named_twice_is_refused(here, capsys):
     sentence = "'gsm8k' is named more than once; give each source one number"
     _refused(capsys, sentence, "mix", "gsm8k=10", "gsm8k=20", "--dry_run", status=2)
     Path("recipe.yaml").write_text("gsm8k: 10\ncountdown: 5\ngsm8k: 20\n")
-    _refused(capsys, f"recipe.yaml: {sentence}", "mix", "--recipe", "recipe.yaml", "--dry_run", status=2)
+    sentence = "recipe.yaml: the key 'gsm8k' stands twice, in line 1 and line 3; keep one"
+    _refused(capsys, sentence, "mix", "--recipe", "recipe.yaml", "--dry_run", status=2)
 
 
 def test_negative_number_of_rows_is_shown_as_written(here, capsys):

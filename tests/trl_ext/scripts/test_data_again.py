@@ -91,7 +91,7 @@ def test_mixture_whose_source_has_moved_is_refused(here, capsys, monkeypatch):
 
 def test_recipe_that_is_not_utf8_is_one_sentence(here, capsys):
     Path("mine.yaml").write_bytes("gsm8k: 5".encode("utf-16"))
-    _refused(capsys, "mine.yaml is not UTF-8 text (", "mix", "--recipe", "mine.yaml", "--dry_run")
+    _refused(capsys, "mine.yaml is not UTF-8 text (", "mix", "--recipe", "mine.yaml", "--dry_run", status=2)
 
 
 def test_recipe_may_begin_with_a_byte_order_mark(here, capsys):

@@ -53,10 +53,31 @@ def test_greedy_accuracy_is_the_share_of_right_completions_and_keeps_the_mode(mo
     assert model.training
 
 
-@pytest.mark.parametrize("argv", [["--steps", "0"], ["--completions", "12"], ["--completions", "4"]])
-def test_demo_with_sizes_that_do_not_fit_is_refused(argv, capsys, tiny_model_path):
-    assert main(["demo", "--model", str(tiny_model_path), *argv]) == 1
-    assert "--steps must be at least 1 and --completions a multiple of 8" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--steps", "0"], "argument --steps: 0 is no whole number of at least 1"),
+        (["--steps", "1.5"], "argument --steps: 1.5 is no whole number of at least 1"),
+        (["--completions", "4"], "argument --completions: 4 is no whole number of at least 8"),
+        (
+            ["--completions", "12"],
+            "--completions 12 must be a multiple of 8 between 8 and 1472: a step takes each of the",
+        ),
+        (["--completions", "99992"], "--completions 99992 must be a multiple of 8 between 8 and 1472"),
+        (["--completions", "1480"], "--completions 1480 must be a multiple of 8 between 8 and 1472"),
+        (["--seed", "-1"], "argument --seed: -1 is no whole number between 0 and 4294967295"),
+        (["--nothing"], "unknown argument --nothing"),
+    ],
+)
+def test_demo_with_sizes_that_do_not_fit_is_refused(argv, sentence, refused, tiny_model_path):
+    refused(["demo", "--model", str(tiny_model_path), *argv], sentence, status=2)
+
+
+def test_demo_into_a_file_or_with_a_model_that_is_nowhere_is_refused(refused, tmp_path):
+    (tmp_path / "taken").write_text("")
+    refused(["demo", "--output_dir", str(tmp_path / "taken")], "taken' is a file; name a folder")
+    argv = ["demo", "--model", "nobody/nothing", "--output_dir", str(tmp_path / "out")]
+    refused(argv, "the model 'nobody/nothing' cannot be loaded: We couldn't connect")
 
 
 @pytest.mark.slow

@@ -133,7 +133,7 @@ def test_config_file_with_a_typo_ends_in_one_line(here, refused):
 def test_value_of_the_wrong_kind_ends_in_one_line_without_the_usage(here, argv, refused):
     refused(argv("--learning_rate", "fast"), "invalid float value: 'fast'", status=2)
     (here / "run.yaml").write_text("gamma: [1, 2]\n")
-    refused(argv("--config", "run.yaml"), "gamma=[1, 2] must be a finite number")
+    refused(argv("--config", "run.yaml"), "gamma=[1, 2] in run.yaml must be a number", status=2)
 
 
 def test_data_that_cannot_be_read_ends_in_one_line(here, refused):
