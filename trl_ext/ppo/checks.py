@@ -116,9 +116,8 @@ def check_full_kl(model: Any, kl_estimator: str) -> None:
 
 def num_bytes(prompt: Any) -> int:
     """Bytes of a prompt's text: no fewer than its tokens, the chat template's apart."""
-    if not isinstance(prompt, str | list) or not all(
-        isinstance(prompt, str) or isinstance(turn, dict) for turn in prompt
-    ):
+    is_messages = isinstance(prompt, list) and all(isinstance(turn, dict) for turn in prompt)
+    if not (isinstance(prompt, str) or is_messages):
         raise UserError(f"a prompt is text or a list of messages, not {prompt!r}")
     if not prompt:
         raise UserError("the prompt is empty; drop the row")

@@ -8,7 +8,6 @@ graph is alive at a time and gradient checkpointing recomputes with the adapter 
 from __future__ import annotations
 
 import contextlib
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ from peft.tuners.trainable_tokens import TrainableTokensLayer
 from torch import nn
 from transformers import AutoModelForSequenceClassification
 
+from trl_ext._reference import neutral_config
 from trl_ext._trainer import backbone_of, run_backbone
 from trl_ext.errors import UserError
 from trl_ext.smol import resolve_model
@@ -183,12 +183,9 @@ def _value_lora_config(model: Any) -> Any:
             f"critic='adapter' copies a LoRA policy, but the policy's adapter is a {type(policy).__name__}; use "
             "critic='shared' or critic='model'."
         )
-    config = copy.deepcopy(policy)
-    # Initialisations such as PiSSA change the base's weights, which the policy stands on.
-    changes = {"lora_dropout": 0.0, "init_lora_weights": True, "modules_to_save": None, "bias": "none"}
+    config = neutral_config(policy)
+    changes = {"lora_dropout": 0.0, "modules_to_save": None, "bias": "none"}
     changes |= {"inference_mode": False, "use_dora": False, "trainable_token_indices": None}
-    changes |= {"eva_config": None, "corda_config": None}
-    changes |= {"layer_replication": None}  # done already: the layers would be replicated once more
     for name, value in changes.items():
         if hasattr(config, name):
             setattr(config, name, value)
